@@ -1,0 +1,59 @@
+# `make demo` and `make test` are all that a fresh machine with Python 3.11 or newer needs.
+PYTHON ?= python3
+VENV := .venv
+CORE := .venv-core
+BIN := $(VENV)/bin
+INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test quick check format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo     what cclm does, in the terminal (makes $(VENV) the first time)"
+	@echo "make test     every test, slow ones too; what CI runs"
+	@echo "make quick    the fast tests, for the minutes between"
+	@echo "make check    make test, and ruff (format, lint) and mypy strict"
+	@echo "make format   let ruff format and mend the code"
+	@echo "make clean    remove the virtual environments and caches"
+
+# The stamps: each is newer than the files that decide what is installed.
+$(VENV)/base.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cclm needs Python 3.11 or newer; this is " + sys.version)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(INSTALL) -e .
+	touch $@
+
+$(VENV)/dev.stamp: $(VENV)/base.stamp
+	@echo "installing the tests' dependencies (torch among them: a few minutes the first time)"
+	$(BIN)/python $(INSTALL) -e '.[train,langid,zstd,dev]'
+	touch $@
+
+# An environment with NumPy alone (and pytest to run the tests): what a user of the bare curriculum has.
+$(CORE)/core.stamp: pyproject.toml constraints.txt
+	test -x $(CORE)/bin/python || $(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python $(INSTALL) numpy pytest hypothesis
+	$(CORE)/bin/python $(INSTALL) --no-deps -e .
+	touch $@
+
+demo: $(VENV)/base.stamp
+	$(BIN)/cclm simulate related
+
+test: $(VENV)/dev.stamp $(CORE)/core.stamp
+	$(CORE)/bin/python -m pytest -q tests/curriculum
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	$(BIN)/python -m coverage report --include='*/cclm/curriculum/*' --fail-under=100
+
+quick: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -q -m 'not slow'
+
+check: test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) $(CORE) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

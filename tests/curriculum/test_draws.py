@@ -25,7 +25,8 @@ def test_the_numbers_never_change() -> None:
     # splitmix64 from state 0 gives 0xE220A8397B1DCDAF first (Vigna's reference implementation); index 1 is that draw.
     assert uniform(0, 1) == (0xE220A8397B1DCDAF >> 11) / 2**53
     assert key(1, "language") == 0xB0FAAAF53276061E  # b2sum -l 64 of "int:1\x1fstr:language"
-    assert [shuffled(i, 10, 7) for i in range(10)] == [1, 8, 0, 9, 5, 3, 4, 2, 6, 7]
+    assert [shuffled(i, 10, 7) for i in range(10)] == [9, 8, 7, 4, 3, 5, 2, 1, 0, 6]
+    assert [shuffled(i, 100, 7) for i in range(10)] == [90, 38, 19, 21, 47, 26, 14, 68, 52, 5]
 
 
 def test_keys_differ_by_seed_purpose_and_parts() -> None:

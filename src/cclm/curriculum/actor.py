@@ -56,7 +56,8 @@ class RewardActor:
         if not now.memory:
             now.memory.update(_fit_to(tuple(now.sizes[lang] for lang in now.languages)).state())
         logits = _Logits(now.memory)
-        here = np.array([lang in now.admitted for lang in now.languages])
+        admitted = sorted(now.admitted)
+        here = np.isin(now.languages, admitted)
         if SIGNALS[self.reward] in now.signals:
             rewards = self._rewards(now)
             for _ in range(self.inner_steps if rewards.any() else 0):
@@ -65,7 +66,6 @@ class RewardActor:
                 logits.descend(shares * rewards.sum() - rewards, self.learning_rate, here)
             now.memory.update(logits.state())
         shares = _softmax(logits.values[here])
-        admitted = [lang for lang in now.languages if lang in now.admitted]
         return dict(zip(admitted, shares.tolist(), strict=True))
 
     def _rewards(self, now: Situation) -> Vector:
@@ -75,7 +75,7 @@ class RewardActor:
             cosines = list(signal.values()) if isinstance(signal, Mapping) else [signal]
             if cosines:
                 known[lang] = math.fsum(cosines) / len(cosines)
-        admitted = [lang for lang in now.languages if lang in now.admitted]
+        admitted = sorted(now.admitted)
         usable = [known[lang] for lang in admitted if lang in known]
         mean = math.fsum(usable) / len(usable) if usable else 0.0
         return np.array([known.get(lang, mean) for lang in admitted])

@@ -212,6 +212,7 @@ class Curriculum:
             round=self._round,
             languages=self._canonical,
             admitted=self.admitted,
+            waiting=self.candidates,
             sizes=self._sizes,
             benchmark=self._benchmark,
             dev_loss=self._dev_loss,

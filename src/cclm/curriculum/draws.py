@@ -21,7 +21,6 @@ VERSION = 1
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
-_ROUNDS = 6
 
 
 def _mix(z: int) -> int:
@@ -50,13 +49,14 @@ def shuffled(position: int, size: int, key: int) -> int:
     """
     if not 0 <= position < size:
         raise ValueError(f"position {position} lies outside range({size})")
+    rounds = 6 if size >= 64 else 16  # on small grids it takes more for every order to be equally likely
     width = isqrt(size - 1) + 1
     height = -(-size // width)
     while True:
         left, right = divmod(position, height)
-        for turn in range(0, _ROUNDS, 2):
-            left = (left + _mix(key + (right * _ROUNDS + turn) * _GAMMA)) % width
-            right = (right + _mix(key + (left * _ROUNDS + turn + 1) * _GAMMA)) % height
+        for turn in range(0, rounds, 2):
+            left = (left + _mix(key + (right * rounds + turn) * _GAMMA)) % width
+            right = (right + _mix(key + (left * rounds + turn + 1) * _GAMMA)) % height
         position = left * height + right
         if position < size:  # else one of the few cells too many: walk on until back inside
             return position

@@ -20,7 +20,7 @@ class AllAtOnce:
 
     def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
         """Everyone, before training."""
-        return {lang: {"reason": "all languages from the start"} for lang in now.sizes if lang not in now.admitted}
+        return {lang: {"reason": "all languages from the start"} for lang in now.waiting}
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,18 @@ class CompetenceGate:
             check_known(now.languages, self.graph.languages, "language graph")
             check_complete(now.sizes, self.graph.languages, "sizes")
             return {hrl: {"reason": "high-resource"} for hrl in self.graph.high_resource}
+        ready = self.readiness(now)
         return {
-            lrl: self._reason(lrl, ready, now.competence)
-            for lrl, ready in self.readiness(now).items()
-            if ready >= self.threshold and lrl not in now.admitted  # >= as in Algorithm 1; the text says "greater"
+            lrl: self._reason(lrl, ready[lrl], now.competence)
+            for lrl in now.waiting
+            if lrl in ready and ready[lrl] >= self.threshold  # >= as in Algorithm 1; the text says "greater"
         }
 
     def _reason(self, lrl: str, ready: float, competence: Mapping[str, float]) -> dict[str, Any]:
         vouched = {hrl: competence[hrl] for hrl in self._witnesses(lrl) if hrl in competence}
-        said = ", ".join(f"{hrl} {value:.3f}" for hrl, value in vouched.items())
+        said = ", ".join(f"{hrl} {value:.2f}" for hrl, value in vouched.items())
         return {
-            "reason": f"HRLs-evaluated competence {ready:.3f} >= {self.threshold:g} ({self.aggregate} of {said})",
+            "reason": f"HRLs-evaluated competence {ready:.3f} >= {self.threshold:g} ({said})",
             "hrls_competence": ready,
             "threshold": self.threshold,
             "vouched": vouched,
@@ -98,5 +99,5 @@ class StepGate:
     def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
         """Every language whose step has come."""
         check_known(self.steps, now.languages, "StepGate")
-        due = [lang for lang in now.sizes if lang not in now.admitted and self.steps.get(lang, 0) <= now.step]
+        due = [lang for lang in now.waiting if self.steps.get(lang, 0) <= now.step]
         return {lang: {"reason": f"due at step {self.steps.get(lang, 0)}"} for lang in due}

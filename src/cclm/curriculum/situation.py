@@ -18,6 +18,8 @@ class Situation:
     """Every language, in canonical (sorted) order."""
     admitted: tuple[str, ...]
     """Those that take part, in the order in which they came."""
+    waiting: tuple[str, ...]
+    """The others, as declared."""
     sizes: Mapping[str, int]
     """Training pairs."""
     benchmark: Mapping[str, float]

@@ -7,7 +7,8 @@ import pytest
 from scipy import optimize, stats
 from worked_example import BENCHMARK, LOSS, SIZES, curriculum
 
-from cclm.curriculum import draw_language, key, shuffled, uniform
+from cclm.chance import key, shuffled, uniform
+from cclm.curriculum import draw_language
 from cclm.curriculum.samplers import worst_case
 
 

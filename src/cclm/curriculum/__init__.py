@@ -11,16 +11,7 @@ from cclm.curriculum.competence import (
     self_evaluated,
 )
 from cclm.curriculum.curriculum import Curriculum
-from cclm.curriculum.draws import (
-    BatchSampler,
-    Distribution,
-    IndexSampler,
-    draw_example,
-    draw_language,
-    key,
-    shuffled,
-    uniform,
-)
+from cclm.curriculum.draws import BatchSampler, Distribution, IndexSampler, draw_example, draw_language
 from cclm.curriculum.gates import AllAtOnce, CompetenceGate, StepGate
 from cclm.curriculum.graph import LanguageGraph
 from cclm.curriculum.samplers import ChiSquare, FixedWeights, InverseCompetence, Temperature, UniMax
@@ -48,9 +39,6 @@ __all__ = [
     "draw_language",
     "hrls_evaluated_avg",
     "hrls_evaluated_max",
-    "key",
     "likelihood_score",
     "self_evaluated",
-    "shuffled",
-    "uniform",
 ]

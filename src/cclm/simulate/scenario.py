@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from cclm.chance import key, uniform
 from cclm.config import ConfigError, Section, check, override, read_yaml
-from cclm.curriculum import Curriculum, LanguageGraph, key, uniform
+from cclm.curriculum import Curriculum, LanguageGraph
 from cclm.methods import CurriculumSection
 from cclm.paper import Direction, language_set
 

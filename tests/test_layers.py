@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "paper": {"curriculum"},
     "config": set(),
     "methods": {"config", "curriculum"},
+    "report": {"curriculum"},
     "simulate": {"chance", "config", "curriculum", "methods", "paper"},
     "__init__": {"curriculum"},
     "__main__": {"cli"},

@@ -1,0 +1,1 @@
+"""What a curriculum did and knows, for people to look at: drawings and tables."""

@@ -1,0 +1,56 @@
+"""For authors of a language: `python -m cclm.phrasebook check tur`, `python -m cclm.phrasebook show tur 100`."""
+
+import sys
+
+from cclm.phrasebook.book import Phrasebook
+from cclm.phrasebook.draws import key, mixed
+from cclm.phrasebook.language import PIVOT
+
+USAGE = "usage: python -m cclm.phrasebook check LANG | show LANG [NUMBER [SEED]] | templates LANG"
+
+
+def check(lang: str) -> None:
+    """Prints what the file holds, once it is without errors."""
+    book = Phrasebook.load(only=lang)
+    language = book.renderers[lang].language
+    print(f"{language.path.name}: {len(language.words)} words, {len(language.templates)} templates: all well")
+    if lang == PIVOT:
+        print(f"{book.count():,} different sentences")
+
+
+def show(lang: str, number: int, seed: int, *, every_template: bool = False) -> None:
+    """Prints sentences beside their English: all templates equally often, words by their frequency."""
+    book = Phrasebook.load(only=lang)
+    templates = list(book.templates.values())
+    for index in range(number):
+        state = mixed(key(seed, "show", index))
+        template = templates[index % len(templates) if every_template else state % len(templates)]
+        filling = template.draw(state)
+        if filling is not None:
+            print(f"{template.name:14} {book.sentence(PIVOT, template.name, filling)}")
+            if lang != PIVOT:
+                print(f"{'':14} {book.sentence(lang, template.name, filling)}")
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command; gives the exit code."""
+    try:
+        match arguments:
+            case ["check", lang]:
+                check(lang)
+            case ["show", lang, *rest]:
+                number, seed = [*map(int, rest), *(100, 1)[len(rest) :]]
+                show(lang, number, seed)
+            case ["templates", lang]:
+                show(lang, len(Phrasebook.load(only=PIVOT).templates), 1, every_template=True)
+            case _:
+                print(USAGE, file=sys.stderr)
+                return 2
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,131 @@
+"""From a meaning to a sentence: slots replaced by the forms that a language's template asks for."""
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import product
+
+from cclm.phrasebook.language import FIRST, PIVOT, Language, Line, Word
+from cclm.phrasebook.templates import Filling, Template
+
+REFERENCE = re.compile(r"\{([^{}]*)\}")
+
+# A literal; or a word (None: a helper, given at once) with the parts of its form's name, each a text or
+# (place of the slot agreed with, feature).
+FormPart = str | tuple[int, str]
+Piece = str | tuple[int, Word | None, tuple[FormPart, ...]]
+
+
+class Renderer:
+    """Writes the meanings of all templates in one language."""
+
+    def __init__(self, language: Language, templates: Mapping[str, Template]) -> None:
+        self.language = language
+        self._check_names(templates)
+        self._pieces = {
+            name: _pieces(language, language.templates[name], template)
+            for name, template in templates.items()
+        }
+
+    def _check_names(self, templates: Mapping[str, Template]) -> None:
+        for name, line in self.language.templates.items():
+            if name not in templates:
+                raise self.language.error(line.line, f"unknown template {name!r}: {PIVOT}.txt has none so named")
+        last = max((line.line for line in self.language.templates.values()), default=0)
+        if missing := [name for name in templates if name not in self.language.templates]:
+            raise self.language.error(last, f"templates missing: {', '.join(missing)}")
+
+    def sentence(self, template: str, filling: Filling) -> str:
+        """Gives the sentence."""
+        words = self.language.words
+        chosen = [None if word is None else words[word.key] for word in filling]
+        return self.language.spelt("".join(_written(piece, chosen) for piece in self._pieces[template]))
+
+
+def _written(piece: Piece, chosen: list[Word | None]) -> str:
+    if isinstance(piece, str):
+        return piece
+    place, helper, parts = piece
+    word = helper if helper is not None else chosen[place]
+    if word is None:
+        return ""
+    if len(parts) == 1 and isinstance(parts[0], str):
+        return word.forms[parts[0]]
+    return word.forms[".".join(_part(part, chosen) for part in parts)]
+
+
+def _part(part: FormPart, chosen: list[Word | None]) -> str:
+    if isinstance(part, str):
+        return part
+    other = chosen[part[0]]
+    assert other is not None  # an optional slot is refused as one to agree with
+    return other.features[part[1]]
+
+
+def _pieces(language: Language, line: Line, template: Template) -> list[Piece]:
+    pieces: list[Piece] = []
+    for number, text in enumerate(REFERENCE.split(line.text)):
+        if number % 2:
+            pieces.append(_reference(language, line, template, text))
+        elif "{" in text or "}" in text:
+            raise language.error(line.line, f"a brace without its partner in {line.text!r}")
+        elif text:
+            pieces.append(text)
+    return pieces
+
+
+def _reference(language: Language, line: Line, template: Template, text: str) -> Piece:
+    name, *names = text.split(".")
+    if name in template.names:
+        place, helper = template.names.index(name), None
+        candidates: Iterable[Word] = _candidates(language, template, place)
+    elif name in language.helpers:
+        place, helper = -1, language.helpers[name]
+        candidates = [helper]
+    else:
+        raise language.error(
+            line.line, f"unknown slot {name!r} in {{{text}}}; there are {', '.join(template.names)}"
+            f" and the helpers {', '.join(language.helpers) or '(none)'}"
+        )
+    parts = tuple(_form_part(language, line, template, part) for part in names or [FIRST])
+    _check_forms(language, line, template, candidates, parts)
+    return place, helper, parts
+
+
+def _candidates(language: Language, template: Template, place: int) -> list[Word]:
+    return [language.words[word.key] for word in template.slots[place].words]
+
+
+def _form_part(language: Language, line: Line, template: Template, part: str) -> FormPart:
+    slot, at, feature = part.partition("@")
+    if not at:
+        return part
+    if slot not in template.names:
+        raise language.error(line.line, f"{part!r} agrees with no slot; there are {', '.join(template.names)}")
+    place = template.names.index(slot)
+    if template.slots[place].optional:
+        raise language.error(line.line, f"{part!r} agrees with an optional slot, which may be empty")
+    for word in _candidates(language, template, place):
+        if feature not in word.features:
+            raise language.error(
+                word.line, f"{word.key!r} has no feature '@{feature}', which template line {line.line} asks for"
+            )
+    return place, feature
+
+
+def _check_forms(
+    language: Language, line: Line, template: Template, words: Iterable[Word], parts: tuple[FormPart, ...]
+) -> None:
+    values = [
+        [part]
+        if isinstance(part, str)
+        else sorted({word.features[part[1]] for word in _candidates(language, template, part[0])})
+        for part in parts
+    ]
+    for form in map(".".join, product(*values)):
+        for word in words:
+            if form not in word.forms:
+                raise language.error(
+                    word.line,
+                    f"{word.key!r} has no form {form!r}, which template line {line.line} asks for;"
+                    f" it has {' '.join(word.forms)}",
+                )

@@ -1,0 +1,148 @@
+"""The meanings: which words may stand in which slot of which template, and how many sentences that makes."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from cclm.phrasebook.draws import pick, stream, zipf
+from cclm.phrasebook.language import Language, Line, Word
+
+SLOT = re.compile(r"(\w+)(\??):([\w+,-]+)((?:[@~!]\w+)*)$")
+WORD_SHIFT = 3  # flattens the head of Zipf's law: the commonest word is 4 times as frequent as the 13th
+TEMPLATE_SHIFT = 12
+
+Filling = tuple[Word | None, ...]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place in a template: who may stand there, given who stands in the slots before it.
+
+    `@other`: the two suit each other (the tags of one meet what the other takes); `~other`: the same
+    first tag; `!other`: not the same word.
+    """
+
+    name: str
+    optional: bool
+    words: tuple[Word, ...]
+    conditions: tuple[tuple[str, int], ...]
+
+    def allows(self, word: Word, earlier: Sequence[Word | None]) -> bool:
+        """Says whether the word may stand here."""
+        return all(_holds(sign, word, earlier[place]) for sign, place in self.conditions)
+
+
+def _holds(sign: str, word: Word, other: Word | None) -> bool:
+    if other is None:
+        return True
+    if sign == "@":
+        return not (other.takes.isdisjoint(word.tags) and word.takes.isdisjoint(other.tags))
+    if sign == "~":
+        return word.tags[0] == other.tags[0]
+    return word.key != other.key
+
+
+class Template:
+    """A meaning with slots; draws fillings and counts them."""
+
+    def __init__(self, name: str, slots: Sequence[Slot]) -> None:
+        self.name = name
+        self.slots = tuple(slots)
+        self.names = [slot.name for slot in slots]
+        self._choices: dict[tuple[int, Filling], tuple[list[Word], list[int]]] = {}
+
+    def choices(self, place: int, earlier: Filling) -> list[Word]:
+        """Gives the words that may stand in the slot, commonest first."""
+        return self._weighted(place, earlier)[0]
+
+    def _weighted(self, place: int, earlier: Filling) -> tuple[list[Word], list[int]]:
+        slot = self.slots[place]
+        known = (place, tuple(earlier[at] for _, at in slot.conditions))
+        found = self._choices.get(known)
+        if found is None:
+            words = [word for word in slot.words if slot.allows(word, earlier)]
+            found = self._choices[known] = (words, zipf(len(words), WORD_SHIFT))
+        return found
+
+    def draw(self, state: int) -> Filling | None:
+        """Gives one filling, or None where a slot is left without a word that suits the others."""
+        numbers = stream(state)
+        filling: Filling = ()
+        for place, slot in enumerate(self.slots):
+            number = next(numbers)
+            if slot.optional and number & 1:
+                filling += (None,)
+                continue
+            words, cumulated = self._weighted(place, filling)
+            if not words:
+                return None
+            filling += (words[pick(cumulated, number)],)
+        return filling
+
+    def count(self) -> int:
+        """Gives the number of different fillings."""
+        needed = [
+            {at for slot in self.slots[place:] for _, at in slot.conditions if at < place}
+            for place in range(len(self.slots))
+        ]
+
+        @cache
+        def rest(place: int, earlier: Filling) -> int:
+            if place == len(self.slots):
+                return 1
+            kept = tuple(word if at in needed[place] else None for at, word in enumerate(earlier))
+            if kept != earlier:
+                return rest(place, kept)
+            total = rest(place + 1, (*earlier, None)) if self.slots[place].optional else 0
+            return total + sum(rest(place + 1, (*earlier, word)) for word in self.choices(place, earlier))
+
+        return rest(0, ())
+
+
+def read_templates(pivot: Language) -> dict[str, Template]:
+    """Gives the templates of the English file."""
+    return {name: _template(pivot, name, line) for name, line in pivot.templates.items()}
+
+
+def _template(pivot: Language, name: str, line: Line) -> Template:
+    slots: list[Slot] = []
+    for text in line.slots.split():
+        slots.append(_slot(pivot, line, text, [slot.name for slot in slots]))
+    return Template(name, slots)
+
+
+def _slot(pivot: Language, line: Line, text: str, earlier: list[str]) -> Slot:
+    match = SLOT.match(text)
+    if match is None:
+        raise pivot.error(line.line, f"a slot reads 'name:tags' with '@', '~' or '!' and a slot; got {text!r}")
+    name, optional, tags, conditions = match.groups()
+    if name in earlier:
+        raise pivot.error(line.line, f"slot {name!r} is given twice")
+    pairs = re.findall(r"([@~!])(\w+)", conditions)
+    for _, other in pairs:
+        if other not in earlier:
+            raise pivot.error(line.line, f"slot {name!r} looks at {other!r}; before it stand {earlier}")
+    words = tuple(word for word in pivot.words.values() if matches(word, tags))
+    if not words:
+        raise pivot.error(line.line, f"no word has the tags {tags!r} of slot {name!r}")
+    return Slot(name, bool(optional), words, tuple((sign, earlier.index(other)) for sign, other in pairs))
+
+
+def matches(word: Word, tags: str) -> bool:
+    """Says whether a word has the tags: ',' is or, '+' is and, '-' is not."""
+    return any(_has_all(word, choice) for choice in tags.split(","))
+
+
+def _has_all(word: Word, choice: str) -> bool:
+    pairs: Sequence[tuple[str, str]] = re.findall(r"([+-]?)(\w+)", choice)
+    return all((tag in word.tags) == (sign != "-") for sign, tag in pairs)
+
+
+def combinations(templates: Mapping[str, Template]) -> list[tuple[str, str]]:
+    """Gives every template x word combination, in the order of the file."""
+    return [
+        (name, key)
+        for name, template in templates.items()
+        for key in dict.fromkeys(word.key for slot in template.slots for word in slot.words)
+    ]

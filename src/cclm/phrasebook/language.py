@@ -12,7 +12,7 @@ HELPER = "helper"
 FIRST = ""  # under this name every word keeps its first form, for `{slot}` without a form
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one object a word: compared and hashed as such
 class Word:
     """A word of one language: its written-out forms and the features that others agree with."""
 

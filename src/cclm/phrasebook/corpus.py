@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cclm.phrasebook.book import Phrasebook
+from cclm.phrasebook.draws import MASK, key, mixed, pick, shuffled, zipf
 from cclm.phrasebook.language import PIVOT
-from cclm.phrasebook.draws import key, mixed, pick, shuffled, zipf
 from cclm.phrasebook.templates import TEMPLATE_SHIFT, Filling, combinations
 
 SPLITS = ("train", "dev", "test")
@@ -115,7 +115,7 @@ def _meanings(
     cumulated = zipf(len(templates), TEMPLATE_SHIFT)
     start = key(seed, "sentences")
     for index in range(limit):
-        state = mixed((start + index) & 0xFFFFFFFFFFFFFFFF)
+        state = mixed((start + index) & MASK)
         template = templates[pick(cumulated, state)]
         filling = template.draw(state)
         if filling is not None:

@@ -6,8 +6,8 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import TypeVar
 
-_MASK = (1 << 64) - 1
-_STEP = 0x9E3779B97F4A7C15
+MASK = (1 << 64) - 1
+STEP = 0x9E3779B97F4A7C15
 _SCALE = 1 << 32
 
 T = TypeVar("T")
@@ -21,15 +21,15 @@ def key(seed: int, purpose: str, index: int = 0) -> int:
 
 def mixed(state: int) -> int:
     """Gives the SplitMix64 output of a state."""
-    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
-    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & _MASK
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & MASK
     return state ^ (state >> 31)
 
 
 def stream(state: int) -> Iterator[int]:
     """Yields 64-bit integers without end."""
     while True:
-        state = (state + _STEP) & _MASK
+        state = (state + STEP) & MASK
         yield mixed(state)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 SECTION = re.compile(r"==\s*(\w+)\s*(?::\s*(.*))?$")
 TAGS = re.compile(r"\[([^\]>]*)(?:>([^\]]*))?\]")
+PUNCTUATION = ",.?!"
 PIVOT = "eng"
 HELPER = "helper"
 FIRST = ""  # under this name every word keeps its first form, for `{slot}` without a form
@@ -55,6 +56,8 @@ class Language:
         text = " ".join(text.split())
         for pattern, replacement in self.rewrites:
             text = pattern.sub(replacement, text)
+        for mark in PUNCTUATION:
+            text = text.replace(" " + mark, mark)
         return text[:1].upper() + text[1:]
 
 
@@ -89,7 +92,9 @@ def _section(language: Language, number: int, text: str) -> tuple[str, list[str]
     if section in ("templates", "rewrites"):
         return section, []
     if not any(not column.startswith("@") for column in columns):
-        raise language.error(number, f"section {section!r} names no forms: write '== {section}: form form ...'")
+        raise language.error(
+            number, f"section {section!r} names no forms: write '== {section}: form form ...'"
+        )
     if len(set(columns)) < len(columns):
         raise language.error(number, f"section {section!r} names a form twice")
     return section, columns

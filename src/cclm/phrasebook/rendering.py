@@ -29,7 +29,9 @@ class Renderer:
     def _check_names(self, templates: Mapping[str, Template]) -> None:
         for name, line in self.language.templates.items():
             if name not in templates:
-                raise self.language.error(line.line, f"unknown template {name!r}: {PIVOT}.txt has none so named")
+                raise self.language.error(
+                    line.line, f"unknown template {name!r}: {PIVOT}.txt has none so named"
+                )
         last = max((line.line for line in self.language.templates.values()), default=0)
         if missing := [name for name in templates if name not in self.language.templates]:
             raise self.language.error(last, f"templates missing: {', '.join(missing)}")
@@ -38,7 +40,7 @@ class Renderer:
         """Gives the sentence."""
         words = self.language.words
         chosen = [None if word is None else words[word.key] for word in filling]
-        return self.language.spelt("".join(_written(piece, chosen) for piece in self._pieces[template]))
+        return self.language.spelt("".join([_written(piece, chosen) for piece in self._pieces[template]]))
 
 
 def _written(piece: Piece, chosen: list[Word | None]) -> str:
@@ -83,8 +85,9 @@ def _reference(language: Language, line: Line, template: Template, text: str) ->
         candidates = [helper]
     else:
         raise language.error(
-            line.line, f"unknown slot {name!r} in {{{text}}}; there are {', '.join(template.names)}"
-            f" and the helpers {', '.join(language.helpers) or '(none)'}"
+            line.line,
+            f"unknown slot {name!r} in {{{text}}}; there are {', '.join(template.names)}"
+            f" and the helpers {', '.join(language.helpers) or '(none)'}",
         )
     parts = tuple(_form_part(language, line, template, part) for part in names or [FIRST])
     _check_forms(language, line, template, candidates, parts)
@@ -100,14 +103,17 @@ def _form_part(language: Language, line: Line, template: Template, part: str) ->
     if not at:
         return part
     if slot not in template.names:
-        raise language.error(line.line, f"{part!r} agrees with no slot; there are {', '.join(template.names)}")
+        raise language.error(
+            line.line, f"{part!r} agrees with no slot; there are {', '.join(template.names)}"
+        )
     place = template.names.index(slot)
     if template.slots[place].optional:
         raise language.error(line.line, f"{part!r} agrees with an optional slot, which may be empty")
     for word in _candidates(language, template, place):
         if feature not in word.features:
             raise language.error(
-                word.line, f"{word.key!r} has no feature '@{feature}', which template line {line.line} asks for"
+                word.line,
+                f"{word.key!r} has no feature '@{feature}', which template line {line.line} asks for",
             )
     return place, feature
 

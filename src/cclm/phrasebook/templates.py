@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from cclm.phrasebook.draws import pick, stream, zipf
+from cclm.phrasebook.draws import MASK, STEP, mixed, pick, zipf
 from cclm.phrasebook.language import Language, Line, Word
 
 SLOT = re.compile(r"(\w+)(\??):([\w+,-]+)((?:[@~!]\w+)*)$")
@@ -50,15 +50,15 @@ class Template:
         self.name = name
         self.slots = tuple(slots)
         self.names = [slot.name for slot in slots]
-        self._choices: dict[tuple[int, Filling], tuple[list[Word], list[int]]] = {}
+        self._choices: dict[tuple[int | Word | None, ...], tuple[list[Word], list[int]]] = {}
 
-    def choices(self, place: int, earlier: Filling) -> list[Word]:
+    def choices(self, place: int, earlier: Sequence[Word | None]) -> list[Word]:
         """Gives the words that may stand in the slot, commonest first."""
         return self._weighted(place, earlier)[0]
 
-    def _weighted(self, place: int, earlier: Filling) -> tuple[list[Word], list[int]]:
+    def _weighted(self, place: int, earlier: Sequence[Word | None]) -> tuple[list[Word], list[int]]:
         slot = self.slots[place]
-        known = (place, tuple(earlier[at] for _, at in slot.conditions))
+        known = (place, *[earlier[at] for _, at in slot.conditions])
         found = self._choices.get(known)
         if found is None:
             words = [word for word in slot.words if slot.allows(word, earlier)]
@@ -67,18 +67,18 @@ class Template:
 
     def draw(self, state: int) -> Filling | None:
         """Gives one filling, or None where a slot is left without a word that suits the others."""
-        numbers = stream(state)
-        filling: Filling = ()
+        filling: list[Word | None] = []
         for place, slot in enumerate(self.slots):
-            number = next(numbers)
+            state = (state + STEP) & MASK
+            number = mixed(state)
             if slot.optional and number & 1:
-                filling += (None,)
+                filling.append(None)
                 continue
             words, cumulated = self._weighted(place, filling)
             if not words:
                 return None
-            filling += (words[pick(cumulated, number)],)
-        return filling
+            filling.append(words[pick(cumulated, number)])
+        return tuple(filling)
 
     def count(self) -> int:
         """Gives the number of different fillings."""
@@ -115,7 +115,9 @@ def _template(pivot: Language, name: str, line: Line) -> Template:
 def _slot(pivot: Language, line: Line, text: str, earlier: list[str]) -> Slot:
     match = SLOT.match(text)
     if match is None:
-        raise pivot.error(line.line, f"a slot reads 'name:tags' with '@', '~' or '!' and a slot; got {text!r}")
+        raise pivot.error(
+            line.line, f"a slot reads 'name:tags' with '@', '~' or '!' and a slot; got {text!r}"
+        )
     name, optional, tags, conditions = match.groups()
     if name in earlier:
         raise pivot.error(line.line, f"slot {name!r} is given twice")

@@ -1,4 +1,4 @@
-"""For authors of a language: `python -m cclm.phrasebook check tur`, `python -m cclm.phrasebook show tur 100`."""
+"""For authors of a language: `python -m cclm.phrasebook check tur`, `... show tur 100`."""
 
 import sys
 

@@ -105,7 +105,7 @@ def _add_word(language: Language, number: int, text: str, kind: str, columns: li
     if match := TAGS.search(text):
         if language.code != PIVOT:
             raise language.error(number, f"only {PIVOT}.txt gives tags; got {match[0]!r}")
-        tags, takes = match[1].split() + [kind], (match[2] or "").split()
+        tags, takes = [*match[1].split(), kind], (match[2] or "").split()
         text = text[: match.start()] + text[match.end() :]
     key, *cells = text.split()
     known = language.helpers if kind == HELPER else language.words

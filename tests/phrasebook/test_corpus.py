@@ -56,7 +56,9 @@ def test_the_count_is_that_of_sentences_that_differ(book: Phrasebook) -> None:
 def test_counting_equals_enumerating(book: Phrasebook) -> None:
     template = book.templates["compare"]
     total = sum(
-        len(template.choices(2, (a, adj))) for a in template.choices(0, ()) for adj in template.choices(1, (a,))
+        len(template.choices(2, (a, adj)))
+        for a in template.choices(0, ())
+        for adj in template.choices(1, (a,))
     )
     assert template.count() == total
 

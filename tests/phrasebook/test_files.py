@@ -51,7 +51,11 @@ def test_a_sound_pair_of_files_is_read(tmp_path: Path) -> None:
         ("cat m кот", "dog m кот", "rus.txt:4: 'noun dog' was already given in line 3"),
         ("cat m кот\n", "", "rus.txt:5: 1 words missing: noun cat"),
         ("cat m кот", "cow m кот", "rus.txt:4: unknown word 'noun cow'"),
-        ("cat m кот", "cat n кот", "rus.txt:6: 'adjective big' has no form 'n', which template line 8 asks for"),
+        (
+            "cat m кот",
+            "cat n кот",
+            "rus.txt:6: 'adjective big' has no form 'n', which template line 8 asks for",
+        ),
         ("cat m кот", "cat m -", "rus.txt:4: 'noun cat' has no form 'nom'"),
         ("see |", "seen |", "rus.txt:8: unknown template 'seen'"),
         ("see | {adj.a@g} {a.nom} спит.\n", "", "rus.txt:0: templates missing: see"),
@@ -88,7 +92,9 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, m
         ("adj?:", "a:animal adj?:", "eng.txt:10: slot 'a' is given twice"),
     ],
 )
-def test_a_mistake_in_a_slot_is_named_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_in_a_slot_is_named_with_its_place(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
     assert old in ENGLISH
     with pytest.raises(ValueError, match=message):
         load(tmp_path, english=ENGLISH.replace(old, new, 1))

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from cclm.phrasebook.book import Phrasebook
 from cclm.phrasebook.draws import MASK, key, mixed, pick, shuffled, zipf
 from cclm.phrasebook.language import PIVOT
-from cclm.phrasebook.templates import TEMPLATE_SHIFT, Filling, combinations
+from cclm.phrasebook.templates import TEMPLATE_SHIFT, Filling, Template, combinations
 
 SPLITS = ("train", "dev", "test")
 HELD_OUT_SHARE = 0.15
@@ -80,16 +81,17 @@ def generate(
     found: dict[tuple[str, str], list[tuple[Pair, bool]]] = {
         (lang, split): [] for lang in wanted for split in SPLITS
     }
-    meanings = _meanings(book, seed, held_out, limit=1000 + 50 * len(seats))
-    seen: set[str] = set()
+    meanings = {split: _templates(book, held_out if split == "train" else frozenset()) for split in SPLITS}
+    numbers = iter(range(1000 + 20 * len(seats)))
+    start, seen = key(seed, "sentences"), set[str]()
     # Seats are taken in random order, so that every set gets its share of the common sentences.
     for lang, split in shuffled(seats, key(seed, "seats")):
-        for name, filling, kept_out in meanings:
-            if split == "train" and kept_out:
-                continue
-            english = book.sentence(PIVOT, name, filling)
-            if english not in seen:
+        for number in numbers:
+            name, filling = _meaning(meanings[split], mixed((start + number) & MASK))
+            english = "" if filling is None else book.sentence(PIVOT, name, filling)
+            if filling is not None and english not in seen:
                 seen.add(english)
+                kept_out = any(word is not None and (name, word.key) in held_out for word in filling)
                 found[lang, split].append(((english, book.sentence(lang, name, filling)), kept_out))
                 break
         else:
@@ -108,20 +110,18 @@ def _sizes(
     return dict(sizes)
 
 
-def _meanings(
-    book: Phrasebook, seed: int, held_out: frozenset[Combination], *, limit: int
-) -> Iterator[tuple[str, Filling, bool]]:
-    templates = list(book.templates.values())
-    cumulated = zipf(len(templates), TEMPLATE_SHIFT)
-    start = key(seed, "sentences")
-    for index in range(limit):
-        state = mixed((start + index) & MASK)
-        template = templates[pick(cumulated, state)]
-        filling = template.draw(state)
-        if filling is not None:
-            name = template.name
-            kept_out = any(word is not None and (name, word.key) in held_out for word in filling)
-            yield name, filling, kept_out
+def _templates(book: Phrasebook, held_out: frozenset[Combination]) -> list[Template]:
+    return [template.without(held_out) for template in book.templates.values()]
+
+
+def _meaning(templates: list[Template], state: int) -> tuple[str, Filling | None]:
+    template = templates[pick(_weights(len(templates)), state)]
+    return template.name, template.draw(state)
+
+
+@cache
+def _weights(count: int) -> list[int]:
+    return zipf(count, TEMPLATE_SHIFT)
 
 
 def _split(found: list[tuple[Pair, bool]]) -> Split:

@@ -12,7 +12,7 @@ REFERENCE = re.compile(r"\{([^{}]*)\}")
 # A literal; or a word (None: a helper, given at once) with the parts of its form's name, each a text or
 # (place of the slot agreed with, feature).
 FormPart = str | tuple[int, str]
-Piece = str | tuple[int, Word | None, tuple[FormPart, ...]]
+Piece = str | tuple[int, Word | None, str | tuple[FormPart, ...]]
 
 
 class Renderer:
@@ -46,13 +46,13 @@ class Renderer:
 def _written(piece: Piece, chosen: list[Word | None]) -> str:
     if isinstance(piece, str):
         return piece
-    place, helper, parts = piece
-    word = helper if helper is not None else chosen[place]
+    place, helper, form = piece
+    word = helper or chosen[place]
     if word is None:
         return ""
-    if len(parts) == 1 and isinstance(parts[0], str):
-        return word.forms[parts[0]]
-    return word.forms[".".join(_part(part, chosen) for part in parts)]
+    if isinstance(form, str):
+        return word.forms[form]
+    return word.forms[".".join([_part(part, chosen) for part in form])]
 
 
 def _part(part: FormPart, chosen: list[Word | None]) -> str:
@@ -91,7 +91,8 @@ def _reference(language: Language, line: Line, template: Template, text: str) ->
         )
     parts = tuple(_form_part(language, line, template, part) for part in names or [FIRST])
     _check_forms(language, line, template, candidates, parts)
-    return place, helper, parts
+    fixed = [part for part in parts if isinstance(part, str)]
+    return place, helper, ".".join(fixed) if len(fixed) == len(parts) else parts
 
 
 def _candidates(language: Language, template: Template, place: int) -> list[Word]:

@@ -1,8 +1,8 @@
 """The meanings: which words may stand in which slot of which template, and how many sentences that makes."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 from cclm.phrasebook.draws import MASK, STEP, mixed, pick, zipf
@@ -51,6 +51,14 @@ class Template:
         self.slots = tuple(slots)
         self.names = [slot.name for slot in slots]
         self._choices: dict[tuple[int | Word | None, ...], tuple[list[Word], list[int]]] = {}
+
+    def without(self, held_out: Collection[tuple[str, str]]) -> "Template":
+        """Gives the template without the (template, word) combinations that are held out."""
+        slots = []
+        for slot in self.slots:
+            words = tuple(word for word in slot.words if (self.name, word.key) not in held_out)
+            slots.append(replace(slot, words=words))
+        return Template(self.name, slots)
 
     def choices(self, place: int, earlier: Sequence[Word | None]) -> list[Word]:
         """Gives the words that may stand in the slot, commonest first."""

@@ -93,7 +93,8 @@ def test_russian_adjectives_have_the_ending_of_their_noun(book: Phrasebook) -> N
             continue
         stem = words[adjective.key].forms["nom.m"][:-2]
         found = re.search(rf"{stem}(\w\w)\b", book.sentence("rus", name, filling), re.IGNORECASE)
-        assert found and found[1] in ENDINGS[words[noun.key].features["g"]], (name, found)
+        assert found, (name, stem)
+        assert found[1] in ENDINGS[words[noun.key].features["g"]], (name, found)
         checked += 1
     assert checked > 400
 

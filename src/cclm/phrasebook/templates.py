@@ -141,12 +141,18 @@ def _slot(pivot: Language, line: Line, text: str, earlier: list[str]) -> Slot:
 
 def matches(word: Word, tags: str) -> bool:
     """Says whether a word has the tags: ',' is or, '+' is and, '-' is not."""
-    return any(_has_all(word, choice) for choice in tags.split(","))
+    return any(
+        wanted <= set(word.tags) and unwanted.isdisjoint(word.tags) for wanted, unwanted in _parsed(tags)
+    )
 
 
-def _has_all(word: Word, choice: str) -> bool:
-    pairs: Sequence[tuple[str, str]] = re.findall(r"([+-]?)(\w+)", choice)
-    return all((tag in word.tags) == (sign != "-") for sign, tag in pairs)
+@cache
+def _parsed(tags: str) -> list[tuple[set[str], set[str]]]:
+    choices = [re.findall(r"([+-]?)(\w+)", choice) for choice in tags.split(",")]
+    return [
+        ({tag for sign, tag in pairs if sign != "-"}, {tag for sign, tag in pairs if sign == "-"})
+        for pairs in choices
+    ]
 
 
 def combinations(templates: Mapping[str, Template]) -> list[tuple[str, str]]:

@@ -138,3 +138,12 @@ def test_the_summary_has_a_row_a_language(book: Phrasebook, corpus: Corpus) -> N
 def test_an_unknown_language_has_no_size(book: Phrasebook) -> None:
     with pytest.raises(ValueError, match="no phrasebook in 'xyz'; there are"):
         generate(book, sizes={"xyz": (1, 1, 1)})
+
+
+def test_more_sentences_than_there_are_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "eng.txt").write_text(
+        "== noun: sg\ndog [animal] dog\n== templates\nx | a:animal | the {a}.\n", encoding="utf-8"
+    )
+    (tmp_path / "rus.txt").write_text("== noun: sg\ndog собака\n== templates\nx | {a}.\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="more sentences wanted than the 1 different ones"):
+        generate(Phrasebook.load(tmp_path), sizes={"rus": (2, 0, 0)})

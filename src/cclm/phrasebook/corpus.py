@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from cclm.phrasebook.book import Phrasebook
 from cclm.phrasebook.draws import MASK, key, mixed, pick, shuffled, zipf
 from cclm.phrasebook.language import PIVOT
-from cclm.phrasebook.templates import TEMPLATE_SHIFT, Filling, Template, combinations
+from cclm.phrasebook.templates import TEMPLATE_SHIFT, Filling, combinations
 
 SPLITS = ("train", "dev", "test")
 HELD_OUT_SHARE = 0.15
@@ -81,21 +80,12 @@ def generate(
     found: dict[tuple[str, str], list[tuple[Pair, bool]]] = {
         (lang, split): [] for lang in wanted for split in SPLITS
     }
-    meanings = {split: _templates(book, held_out if split == "train" else frozenset()) for split in SPLITS}
-    numbers = iter(range(1000 + 20 * len(seats)))
-    start, seen = key(seed, "sentences"), set[str]()
+    meanings = _Meanings(book, seed, held_out, limit=1000 + 20 * len(seats))
     # Seats are taken in random order, so that every set gets its share of the common sentences.
     for lang, split in shuffled(seats, key(seed, "seats")):
-        for number in numbers:
-            name, filling = _meaning(meanings[split], mixed((start + number) & MASK))
-            english = "" if filling is None else book.sentence(PIVOT, name, filling)
-            if filling is not None and english not in seen:
-                seen.add(english)
-                kept_out = any(word is not None and (name, word.key) in held_out for word in filling)
-                found[lang, split].append(((english, book.sentence(lang, name, filling)), kept_out))
-                break
-        else:
-            raise ValueError(f"no more than {len(seen)} different sentences found for {len(seats)} wanted")
+        name, filling, english = meanings.next(split)
+        kept_out = any(word is not None and (name, word.key) in held_out for word in filling)
+        found[lang, split].append(((english, book.sentence(lang, name, filling)), kept_out))
     return Corpus(seed, {lang: {split: _split(found[lang, split]) for split in SPLITS} for lang in wanted})
 
 
@@ -110,18 +100,35 @@ def _sizes(
     return dict(sizes)
 
 
-def _templates(book: Phrasebook, held_out: frozenset[Combination]) -> list[Template]:
-    return [template.without(held_out) for template in book.templates.values()]
+class _Meanings:
+    """Draws meanings one after the other, none whose English was given before."""
 
+    def __init__(self, book: Phrasebook, seed: int, held_out: frozenset[Combination], *, limit: int) -> None:
+        self.book = book
+        self.free = list(book.templates.values())
+        self.training = [template.without(held_out) for template in self.free]
+        self.weights = zipf(len(self.free), TEMPLATE_SHIFT)
+        start = key(seed, "sentences")
+        self.states = (mixed((start + number) & MASK) for number in range(limit))
+        self.seen: set[tuple[str, Filling]] = set()
+        self.english: set[str] = set()
 
-def _meaning(templates: list[Template], state: int) -> tuple[str, Filling | None]:
-    template = templates[pick(_weights(len(templates)), state)]
-    return template.name, template.draw(state)
-
-
-@cache
-def _weights(count: int) -> list[int]:
-    return zipf(count, TEMPLATE_SHIFT)
+    def next(self, split: str) -> tuple[str, Filling, str]:
+        """Gives template, filling and English; for training, without what is held out."""
+        templates = self.training if split == "train" else self.free
+        for state in self.states:
+            template = templates[pick(self.weights, state)]
+            filling = template.draw(state)
+            if filling is None or (template.name, filling) in self.seen:
+                continue
+            self.seen.add((template.name, filling))
+            english = self.book.sentence(PIVOT, template.name, filling)
+            if english not in self.english:
+                self.english.add(english)
+                return template.name, filling, english
+        raise ValueError(
+            f"more sentences wanted than the {len(self.english):,} different ones that were found"
+        )
 
 
 def _split(found: list[tuple[Pair, bool]]) -> Split:

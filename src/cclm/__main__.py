@@ -1,0 +1,5 @@
+"""`python -m cclm` is the `cclm` command."""
+
+from cclm.cli import main
+
+main()

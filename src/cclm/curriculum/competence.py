@@ -1,0 +1,41 @@
+"""The two competencies of the paper, each one function. Losses are in bits a target token."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from cclm.curriculum.graph import LanguageGraph
+
+
+def likelihood_score(loss: float) -> float:
+    """How likely the model finds the right token, on (geometric) average: 1 is perfect."""
+    return math.exp2(-loss)  # Eq. 11
+
+
+def self_evaluated(loss: float, benchmark: float) -> float:
+    """How well a language itself has been learned: 1 is as well as by a bitext model, more is better."""
+    return math.exp2(benchmark - loss)  # Eq. 12: s / s*, without two underflows on the way
+
+
+def hrls_evaluated_max(graph: LanguageGraph, competence: Mapping[str, float]) -> dict[str, float]:
+    """Whether each LRL is ready: the competence of the HRL most similar to it.
+
+    An LRL whose HRL has not been measured yet is absent.
+    """
+    nearest = graph.nearest  # ties: the first HRL declared
+    return {lrl: competence[nearest[lrl]] for lrl in graph.low_resource if nearest[lrl] in competence}  # Eq. 13
+
+
+def hrls_evaluated_avg(graph: LanguageGraph, competence: Mapping[str, float]) -> dict[str, float]:
+    """Whether each LRL is ready: the competence of all HRLs, weighted by their similarity to it.
+
+    An LRL with a similar HRL that has not been measured yet is absent.
+    """
+    # An HRL without a measurement is NaN where it counts, and 0 x 0 where the LRL owes it nothing.
+    measured = np.array([competence.get(hrl, math.nan) for hrl in graph.canonical_hrls])
+    shares = graph.shares  # HRL x LRL, e_ij / sum_k e_kj
+    terms = np.multiply(shares, measured[:, None], out=np.zeros_like(shares), where=shares > 0)
+    # Eq. 14. Rows are added one after the other, in canonical order: no result depends on the declared one.
+    values = dict(zip(graph.canonical_lrls, terms.sum(axis=0).tolist(), strict=True))
+    return {lrl: values[lrl] for lrl in graph.low_resource if not math.isnan(values[lrl])}

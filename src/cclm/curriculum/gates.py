@@ -1,0 +1,103 @@
+"""Who takes part: all at once, when similar HRLs are competent, or at a given step."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from cclm.curriculum.competence import hrls_evaluated_avg, hrls_evaluated_max
+from cclm.curriculum.graph import LanguageGraph
+from cclm.curriculum.languages import check_complete, check_known, is_number, listed
+from cclm.curriculum.situation import Situation
+
+WITNESSES = 4
+"""How many HRLs an admission names: those that counted most."""
+
+
+@dataclass(frozen=True)
+class AllAtOnce:
+    """Every language from the start: the gate of all methods without a curriculum."""
+
+    def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
+        """Everyone, before training."""
+        return {lang: {"reason": "all languages from the start"} for lang in now.waiting}
+
+
+@dataclass(frozen=True)
+class CompetenceGate:
+    """The paper's gate: an LRL joins once its HRLs-evaluated competence reaches the threshold (Algorithm 1).
+
+    `aggregate="max"` listens to the most similar HRL alone, `"avg"` to all of them, weighted by similarity.
+    """
+
+    graph: LanguageGraph
+    aggregate: Literal["max", "avg"] = "avg"
+    threshold: float = 0.9
+
+    needs: ClassVar[frozenset[str]] = frozenset({"benchmark"})
+
+    def __post_init__(self) -> None:
+        if self.aggregate not in ("max", "avg"):
+            raise ValueError(f"aggregate must be one of 'max', 'avg'; got {self.aggregate!r}")
+        if not is_number(self.threshold) or not self.threshold >= 0:
+            raise ValueError(f"threshold must be a number of at least 0; got {self.threshold!r}")
+        if self.graph.isolated:
+            warnings.warn(
+                f"no HRL is similar to {listed(self.graph.isolated)}: all HRLs will count the same there",
+                stacklevel=3,
+            )
+
+    def readiness(self, now: Situation) -> dict[str, float]:
+        """The HRLs-evaluated competence of every LRL."""
+        evaluate = hrls_evaluated_max if self.aggregate == "max" else hrls_evaluated_avg
+        return evaluate(self.graph, now.competence)
+
+    def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
+        """The HRLs before training; then every LRL that has become ready."""
+        if not now.round:
+            check_known(now.languages, self.graph.languages, "language graph")
+            check_complete(now.sizes, self.graph.languages, "sizes")
+            return {hrl: {"reason": "high-resource"} for hrl in self.graph.high_resource}
+        ready = self.readiness(now)
+        return {
+            lrl: self._reason(lrl, ready[lrl], now.competence)
+            for lrl in now.waiting
+            if lrl in ready and ready[lrl] >= self.threshold  # >= as in Algorithm 1; the text says "greater"
+        }
+
+    def _reason(self, lrl: str, ready: float, competence: Mapping[str, float]) -> dict[str, Any]:
+        vouched = {hrl: competence[hrl] for hrl in self._witnesses(lrl) if hrl in competence}
+        said = ", ".join(f"{hrl} {value:.2f}" for hrl, value in vouched.items())
+        return {
+            "reason": f"HRLs-evaluated competence {ready:.3f} >= {self.threshold:g} ({said})",
+            "hrls_competence": ready,
+            "threshold": self.threshold,
+            "vouched": vouched,
+        }
+
+    def _witnesses(self, lrl: str) -> list[str]:
+        if self.aggregate == "max":
+            return [self.graph.nearest[lrl]]
+        similarity = self.graph.similarity[lrl]
+        return sorted(self.graph.high_resource, key=lambda hrl: -similarity[hrl])[:WITNESSES]
+
+
+@dataclass(frozen=True)
+class StepGate:
+    """Admission by the clock: `StepGate({"slk": 5000, "bel": 9000})`; a language not named is there from the start.
+
+    With the steps at which a CompetenceGate admitted, it is the placebo: the same delay, no measurement.
+    """
+
+    steps: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        for lang, step in self.steps.items():
+            if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+                raise ValueError(f"StepGate: step of {lang} is {step!r}; a whole number of at least 0 is needed")
+
+    def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
+        """Every language whose step has come."""
+        check_known(self.steps, now.languages, "StepGate")
+        due = [lang for lang in now.waiting if self.steps.get(lang, 0) <= now.step]
+        return {lang: {"reason": f"due at step {self.steps.get(lang, 0)}"} for lang in due}

@@ -1,0 +1,165 @@
+"""A simulation in the terminal: who is competent, who is admitted when and why, how often each is drawn."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from cclm.simulate.run import Outcome
+from cclm.simulate.scenario import Scenario
+
+FEW = 12
+"""Up to so many languages get a column each."""
+ROWS = 14
+"""So many rounds are shown, beside those in which someone was admitted."""
+
+
+class SimulationView:
+    """What `cclm simulate` prints."""
+
+    def __init__(self, scenario: Scenario, outcome: Outcome, others: dict[float, Outcome]) -> None:
+        self._scenario, self._outcome, self._others = scenario, outcome, others
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        few = len(self._scenario.sizes) <= FEW
+        yield Text(_title(self._scenario), style="bold")
+        yield Text("The learning curves are assumed; no model was trained.\n", style="dim")
+        yield self._rounds() if few else self._summary()
+        yield self._admissions(few)
+        if self._others:
+            yield self._thresholds(few)
+
+    def _rounds(self) -> RenderableType:
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+        table.add_column("step", justify="right")
+        for lang in self._scenario.sizes:
+            table.add_column(lang, justify="right", style="cyan" if lang in self._scenario.high_resource else "")
+        for record, newcomers in _shown(self._outcome.rounds):
+            cells = [_cell(lang, record, lang in newcomers) for lang in self._scenario.sizes]
+            table.add_row(f"{record['step']:,}", *cells)
+        legend = "competence (1: as a bitext model), share of draws; (HRLs-evaluated) if waiting\n"
+        return Group(table, Text(legend, style="dim"))
+
+    def _summary(self) -> RenderableType:
+        table = Table(box=None, padding=(0, 1), header_style="bold")
+        for head in ("step", "admitted", "", "worst", "median", "best", "draws on LRLs"):
+            table.add_column(head, justify="right", no_wrap=True)
+        total = len(self._scenario.sizes)
+        for record in _evenly(self._outcome.rounds, ROWS):
+            competence = sorted(record["competence"][lang] for lang in record["admitted"]) if record["round"] else [0.0]
+            on_lrls = sum(record["weights"].get(lrl, 0.0) for lrl in self._scenario.low_resource)
+            table.add_row(
+                f"{record['step']:,}",
+                f"{len(record['admitted']):,}",
+                Text(_bar(len(record["admitted"]) / total), style="green"),
+                *(f"{competence[int(q * (len(competence) - 1))]:.2f}" for q in (0.0, 0.5, 1.0)),
+                f"{on_lrls:.0%}",
+            )
+        return Group(table, Text("worst, median and best competence of those admitted\n", style="dim"))
+
+    def _admissions(self, few: bool) -> RenderableType:
+        admitted = [(lang, facts) for lang, facts in self._outcome.admissions.items() if facts["step"] > 0]
+        shown = admitted if few else admitted[:3]
+        lines = Table.grid(padding=(0, 1))
+        for lang, facts in shown:
+            who = Text(lang, style="bold green")
+            lines.add_row(f"step {facts['step']:,}", who, Text(f"admitted: {facts['reason']}", style="dim"))
+        notes = Text()
+        if len(shown) < len(admitted):
+            notes.append(f"... and {len(admitted) - len(shown):,} more (--json has them all)\n", style="dim")
+        waiting = self._outcome.rounds[-1]["waiting"]
+        if waiting:
+            more = " ..." if len(waiting) > FEW else ""
+            notes.append(f"never admitted: {', '.join(waiting[:FEW])}{more}\n", style="red")
+        return Group(lines, notes)
+
+    def _thresholds(self, few: bool) -> RenderableType:
+        gate = self._scenario.curriculum.gate
+        title = f"What other thresholds would do ({getattr(gate, 'aggregate', '')}): step of admission"
+        table = Table(box=None, padding=(0, 1), header_style="bold", title=title, title_justify="left")
+        table.title_style = "bold"
+        table.add_column("threshold", justify="right")
+        lrls = list(self._scenario.low_resource)
+        heads = lrls if few else ["first", "a quarter", "half", "all"]
+        for head in heads:
+            table.add_column(head, justify="right")
+        table.add_column("draws on LRLs", justify="right")
+        for threshold, outcome in self._others.items():
+            on_lrls = sum(outcome.steps_on[lrl] for lrl in lrls) / sum(outcome.steps_on.values())
+            mark = "bold" if threshold == getattr(gate, "threshold", None) else ""
+            cells = [_when(outcome, lrl) for lrl in lrls] if few else _quantiles(outcome, lrls)
+            table.add_row(f"{threshold}", *cells, f"{on_lrls:.1%}", style=mark)
+        note = "* the threshold was not reached: admitted with the rest (second phase)"
+        starred = any(_when(outcome, lrl).endswith("*") for outcome in self._others.values() for lrl in lrls)
+        return Group(table, Text(note if starred else "", style="dim"))
+
+
+def _title(scenario: Scenario) -> str:
+    gate, sampler = scenario.curriculum.gate, scenario.curriculum.sampler
+    settings = gate.model_dump(exclude={"name"})
+    said = "".join(f" {name}={value}" for name, value in settings.items())
+    return f"{scenario.name}\ngate: {gate.name}{said}  sampler: {sampler.name}"
+
+
+def _cell(lang: str, record: dict[str, Any], new: bool) -> Text:
+    if lang in record["weights"]:
+        said = _short(record["competence"].get(lang))
+        return Text(f"{said} {record['weights'][lang]:>3.0%}", style="bold green" if new else "")
+    return Text(f"({_short(record['hrls_competence'].get(lang))})", style="dim")
+
+
+def _short(competence: float | None) -> str:
+    """Three characters, so that eight languages fit into 80: .84, 1.3, 13."""
+    if competence is None:
+        return "-"
+    return (
+        f"{competence:.2f}"[1:]
+        if competence < 0.995
+        else f"{competence:.1f}"
+        if competence < 9.95
+        else f"{competence:.0f}"
+    )
+
+
+def _shown(rounds: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], set[str]]]:
+    """Evenly spaced rounds and those with an admission, each with its newcomers."""
+    chosen = {record["step"] for record in _evenly(rounds, ROWS)}
+    before = set(rounds[0]["admitted"])
+    for record in rounds:
+        newcomers = set(record["admitted"]) - before
+        before |= newcomers
+        if newcomers or record["step"] in chosen:
+            yield record, newcomers
+
+
+def _evenly(rounds: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    last = len(rounds) - 1
+    places = {round(i * last / (count - 1)) for i in range(count)}
+    return [rounds[place] for place in sorted(places)]
+
+
+def _bar(share: float, width: int = 16) -> str:
+    return "█" * round(share * width) + "░" * (width - round(share * width))
+
+
+def _when(outcome: Outcome, lrl: str) -> str:
+    facts = outcome.admissions.get(lrl)
+    if facts is None:
+        return "never"
+    return f"{facts['step']:,}" + ("" if "hrls_competence" in facts else "*")
+
+
+def _quantiles(outcome: Outcome, lrls: Iterable[str]) -> list[str]:
+    admitted = sorted(
+        (outcome.admissions[lrl]["step"], "hrls_competence" not in outcome.admissions[lrl])
+        for lrl in lrls
+        if lrl in outcome.admissions
+    )
+    cells = []
+    for share in (0.0, 0.25, 0.5, 1.0):
+        place = int(share * (len(list(lrls)) - 1))
+        step, late = admitted[place] if place < len(admitted) else (None, False)
+        cells.append("never" if step is None else f"{step:,}" + ("*" if late else ""))
+    return cells

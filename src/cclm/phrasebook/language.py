@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SECTION = re.compile(r"==\s*(\w+)\s*(?::\s*(.*))?$")
-TAGS = re.compile(r"\[([^\]>]*)(?:>([^\]]*))?\]")
+TAGS = re.compile(r"\[([^\]<>]*)(?:>([^\]<>]*))?(?:<([^\]<>]*))?\]")
 PUNCTUATION = ",.?!"
 PIVOT = "eng"
 HELPER = "helper"
@@ -24,6 +24,7 @@ class Word:
     features: Mapping[str, str]
     tags: tuple[str, ...] = ()
     takes: frozenset[str] = frozenset()
+    refuses: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,12 @@ def _section(language: Language, number: int, text: str) -> tuple[str, list[str]
 
 
 def _add_word(language: Language, number: int, text: str, kind: str, columns: list[str]) -> None:
-    tags, takes = [kind], list[str]()
+    tags, takes, refuses = [kind], list[str](), list[str]()
     if match := TAGS.search(text):
         if language.code != PIVOT:
             raise language.error(number, f"only {PIVOT}.txt gives tags; got {match[0]!r}")
-        tags, takes = [*match[1].split(), kind], (match[2] or "").split()
+        tags = [*match[1].split(), kind]
+        takes, refuses = (match[2] or "").split(), (match[3] or "").split()
         text = text[: match.start()] + text[match.end() :]
     key, *cells = text.split()
     known = language.helpers if kind == HELPER else language.words
@@ -123,7 +125,7 @@ def _add_word(language: Language, number: int, text: str, kind: str, columns: li
         elif cell != "-":
             forms[column] = "" if cell == "0" else cell.replace("_", " ")
             forms.setdefault(FIRST, forms[column])
-    known[key] = Word(key, kind, number, forms, features, tuple(tags), frozenset(takes))
+    known[key] = Word(key, kind, number, forms, features, tuple(tags), frozenset(takes), frozenset(refuses))
 
 
 def _add_template(language: Language, number: int, text: str) -> None:

@@ -20,7 +20,7 @@ class Slot:
     """A place in a template: who may stand there, given who stands in the slots before it.
 
     `@other`: the two suit each other (the tags of one meet what the other takes); `~other`: the same
-    first tag; `!other`: not the same word.
+    first tag; `!other`: not the same word. Slots whose words may refuse each other get `<other` unasked.
     """
 
     name: str
@@ -38,9 +38,15 @@ def _holds(sign: str, word: Word, other: Word | None) -> bool:
         return True
     if sign == "@":
         return not (other.takes.isdisjoint(word.tags) and word.takes.isdisjoint(other.tags))
+    if sign == "<":
+        return not _clash(word, other)
     if sign == "~":
         return word.tags[0] == other.tags[0]
     return word.key != other.key
+
+
+def _clash(word: Word, other: Word) -> bool:
+    return not (other.refuses.isdisjoint(word.tags) and word.refuses.isdisjoint(other.tags))
 
 
 class Template:
@@ -116,11 +122,12 @@ def read_templates(pivot: Language) -> dict[str, Template]:
 def _template(pivot: Language, name: str, line: Line) -> Template:
     slots: list[Slot] = []
     for text in line.slots.split():
-        slots.append(_slot(pivot, line, text, [slot.name for slot in slots]))
+        slots.append(_slot(pivot, line, text, slots))
     return Template(name, slots)
 
 
-def _slot(pivot: Language, line: Line, text: str, earlier: list[str]) -> Slot:
+def _slot(pivot: Language, line: Line, text: str, before: list[Slot]) -> Slot:
+    earlier = [slot.name for slot in before]
     match = SLOT.match(text)
     if match is None:
         raise pivot.error(
@@ -136,7 +143,13 @@ def _slot(pivot: Language, line: Line, text: str, earlier: list[str]) -> Slot:
     words = tuple(word for word in pivot.words.values() if matches(word, tags))
     if not words:
         raise pivot.error(line.line, f"no word has the tags {tags!r} of slot {name!r}")
-    return Slot(name, bool(optional), words, tuple((sign, earlier.index(other)) for sign, other in pairs))
+    asked = [(sign, earlier.index(other)) for sign, other in pairs]
+    unasked = [("<", place) for place, slot in enumerate(before) if _may_clash(words, slot.words)]
+    return Slot(name, bool(optional), words, (*asked, *unasked))
+
+
+def _may_clash(words: tuple[Word, ...], others: tuple[Word, ...]) -> bool:
+    return any(_clash(word, other) for word in words for other in others)
 
 
 def matches(word: Word, tags: str) -> bool:

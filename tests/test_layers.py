@@ -14,6 +14,7 @@ MAY_IMPORT = {
     "chance": set(),
     "curriculum": {"chance"},
     "paper": {"curriculum"},
+    "phrasebook": {"chance"},
     "config": set(),
     "methods": {"config", "curriculum"},
     "simulate": {"chance", "config", "curriculum", "methods", "paper"},

@@ -92,9 +92,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, m
         ("adj?:", "a:animal adj?:", "eng.txt:10: slot 'a' is given twice"),
     ],
 )
-def test_a_mistake_in_a_slot_is_named_with_its_place(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
+def test_a_mistake_in_a_slot_is_named_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in ENGLISH
     with pytest.raises(ValueError, match=message):
         load(tmp_path, english=ENGLISH.replace(old, new, 1))

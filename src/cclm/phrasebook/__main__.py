@@ -2,8 +2,8 @@
 
 import sys
 
+from cclm.chance import key, uniform
 from cclm.phrasebook.book import Phrasebook
-from cclm.phrasebook.draws import key, mixed
 from cclm.phrasebook.language import PIVOT
 
 USAGE = "usage: python -m cclm.phrasebook check LANG | show LANG [NUMBER [SEED]] | templates LANG"
@@ -23,9 +23,9 @@ def show(lang: str, number: int, seed: int, *, every_template: bool = False) -> 
     book = Phrasebook.load(only=lang)
     templates = list(book.templates.values())
     for index in range(number):
-        state = mixed(key(seed, "show", index))
-        template = templates[index % len(templates) if every_template else state % len(templates)]
-        filling = template.draw(state)
+        place = index if every_template else int(uniform(key(seed, "show"), index) * len(templates))
+        template = templates[place]
+        filling = template.draw(key(seed, "show words"), index)
         if filling is not None:
             print(f"{template.name:14} {book.sentence(PIVOT, template.name, filling)}")
             if lang != PIVOT:

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from cclm.chance import key, shuffled_many, uniform
 from cclm.phrasebook.book import Phrasebook
-from cclm.phrasebook.draws import MASK, key, mixed, pick, shuffled, zipf
+from cclm.phrasebook.draws import pick, zipf
 from cclm.phrasebook.language import PIVOT
-from cclm.phrasebook.templates import TEMPLATE_SHIFT, Filling, combinations
+from cclm.phrasebook.templates import EVEN, TEMPLATE_SHIFT, Filling, combinations
 
 SPLITS = ("train", "dev", "test")
 HELD_OUT_SHARE = 0.15
@@ -61,13 +64,11 @@ def held_out_combinations(book: Phrasebook, seed: int) -> frozenset[Combination]
     every = combinations(book.templates)
     first = {word: name for name, word in reversed(every)}
     free = [pair for pair in every if first[pair[1]] != pair[0]]
-    ranked = sorted(free, key=lambda pair: (key(seed, f"held-out {pair[0]} {pair[1]}"), pair))
+    ranked = sorted(free, key=lambda pair: (key(seed, "held out", *pair), pair))
     return frozenset(ranked[: round(HELD_OUT_SHARE * len(every))])
 
 
-def generate(
-    book: Phrasebook, *, seed: int = 1, sizes: Mapping[str, tuple[int, int, int]] | None = None
-) -> Corpus:
+def generate(book: Phrasebook, *, seed: int = 1, sizes: Mapping[str, tuple[int, int, int]] | None = None) -> Corpus:
     """Gives the corpus of a seed; no English sentence stands in it twice."""
     wanted = _sizes(book, sizes)
     held_out = held_out_combinations(book, seed)
@@ -77,21 +78,18 @@ def generate(
         for split, count in zip(SPLITS, counts, strict=True)
         for _ in range(count)
     ]
-    found: dict[tuple[str, str], list[tuple[Pair, bool]]] = {
-        (lang, split): [] for lang in wanted for split in SPLITS
-    }
+    found: dict[tuple[str, str], list[tuple[Pair, bool]]] = {(lang, split): [] for lang in wanted for split in SPLITS}
     meanings = _Meanings(book, seed, held_out, limit=1000 + 20 * len(seats))
     # Seats are taken in random order, so that every set gets its share of the common sentences.
-    for lang, split in shuffled(seats, key(seed, "seats")):
+    for seat in shuffled_many(np.arange(len(seats)), len(seats), key(seed, "seats")).tolist():
+        lang, split = seats[seat]
         name, filling, english = meanings.next(split)
-        kept_out = any(word is not None and (name, word.key) in held_out for word in filling)
+        kept_out = split != "train" and any(word and (name, word.key) in held_out for word in filling)
         found[lang, split].append(((english, book.sentence(lang, name, filling)), kept_out))
     return Corpus(seed, {lang: {split: _split(found[lang, split]) for split in SPLITS} for lang in wanted})
 
 
-def _sizes(
-    book: Phrasebook, sizes: Mapping[str, tuple[int, int, int]] | None
-) -> dict[str, tuple[int, int, int]]:
+def _sizes(book: Phrasebook, sizes: Mapping[str, tuple[int, int, int]] | None) -> dict[str, tuple[int, int, int]]:
     if sizes is None:
         return {lang: SIZES.get(lang, OTHER_SIZE) for lang in book.languages}
     for lang in sizes:
@@ -105,20 +103,20 @@ class _Meanings:
 
     def __init__(self, book: Phrasebook, seed: int, held_out: frozenset[Combination], *, limit: int) -> None:
         self.book = book
-        self.free = list(book.templates.values())
-        self.training = [template.without(held_out) for template in self.free]
-        self.weights = zipf(len(self.free), TEMPLATE_SHIFT)
-        start = key(seed, "sentences")
-        self.states = (mixed((start + number) & MASK) for number in range(limit))
+        every = list(book.templates.values())
+        self.training = [template.without(held_out) for template in every], zipf(len(every), TEMPLATE_SHIFT)
+        self.testing = [template.evenly() for template in every], zipf(len(every), EVEN)
+        self.template_key, self.word_key = key(seed, "templates"), key(seed, "words")
+        self.indices = iter(range(limit))
         self.seen: set[tuple[str, Filling]] = set()
         self.english: set[str] = set()
 
     def next(self, split: str) -> tuple[str, Filling, str]:
         """Gives template, filling and English; for training, without what is held out."""
-        templates = self.training if split == "train" else self.free
-        for state in self.states:
-            template = templates[pick(self.weights, state)]
-            filling = template.draw(state)
+        templates, weights = self.training if split == "train" else self.testing
+        for index in self.indices:
+            template = templates[pick(weights, uniform(self.template_key, index))]
+            filling = template.draw(self.word_key, index)
             if filling is None or (template.name, filling) in self.seen:
                 continue
             self.seen.add((template.name, filling))
@@ -126,9 +124,7 @@ class _Meanings:
             if english not in self.english:
                 self.english.add(english)
                 return template.name, filling, english
-        raise ValueError(
-            f"more sentences wanted than the {len(self.english):,} different ones that were found"
-        )
+        raise ValueError(f"more sentences wanted than the {len(self.english):,} different ones that were found")
 
 
 def _split(found: list[tuple[Pair, bool]]) -> Split:
@@ -164,11 +160,14 @@ def near_share(test: list[str], train: list[str]) -> float:
 
 def _gaps(sentence: str) -> Iterator[str]:
     # A gap where a word stands meets one where the other sentence has another word, or none.
-    words = sentence.split()
-    for place in range(len(words)):
-        yield " ".join([*words[:place], "*", *words[place + 1 :]])
-    for place in range(len(words) + 1):
-        yield " ".join([*words[:place], "*", *words[place:]])
+    start = 0
+    while start <= len(sentence):
+        end = sentence.find(" ", start)
+        end = len(sentence) if end < 0 else end
+        yield sentence[:start] + "*" + sentence[end:]
+        yield sentence[:start] + "* " + sentence[start:]
+        start = end + 1
+    yield sentence + " *"
 
 
 def write(book: Phrasebook, corpus: Corpus, directory: Path) -> list[Row]:

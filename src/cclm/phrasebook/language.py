@@ -22,7 +22,8 @@ class Word:
     line: int
     forms: Mapping[str, str]
     features: Mapping[str, str]
-    tags: tuple[str, ...] = ()
+    group: str = ""  # the first of the tags
+    tags: frozenset[str] = frozenset()
     takes: frozenset[str] = frozenset()
     refuses: frozenset[str] = frozenset()
 
@@ -93,9 +94,7 @@ def _section(language: Language, number: int, text: str) -> tuple[str, list[str]
     if section in ("templates", "rewrites"):
         return section, []
     if not any(not column.startswith("@") for column in columns):
-        raise language.error(
-            number, f"section {section!r} names no forms: write '== {section}: form form ...'"
-        )
+        raise language.error(number, f"section {section!r} names no forms: write '== {section}: form form ...'")
     if len(set(columns)) < len(columns):
         raise language.error(number, f"section {section!r} names a form twice")
     return section, columns
@@ -115,9 +114,7 @@ def _add_word(language: Language, number: int, text: str, kind: str, columns: li
     if key in known:
         raise language.error(number, f"{key!r} was already given in line {known[key].line}")
     if len(cells) != len(columns):
-        raise language.error(
-            number, f"{key!r} needs {len(columns)} forms ({' '.join(columns)}); got {len(cells)}"
-        )
+        raise language.error(number, f"{key!r} needs {len(columns)} forms ({' '.join(columns)}); got {len(cells)}")
     forms, features = dict[str, str](), dict[str, str]()
     for column, cell in zip(columns, cells, strict=True):
         if column.startswith("@"):
@@ -125,7 +122,9 @@ def _add_word(language: Language, number: int, text: str, kind: str, columns: li
         elif cell != "-":
             forms[column] = "" if cell == "0" else cell.replace("_", " ")
             forms.setdefault(FIRST, forms[column])
-    known[key] = Word(key, kind, number, forms, features, tuple(tags), frozenset(takes), frozenset(refuses))
+    known[key] = Word(
+        key, kind, number, forms, features, tags[0], frozenset(tags), frozenset(takes), frozenset(refuses)
+    )
 
 
 def _add_template(language: Language, number: int, text: str) -> None:
@@ -135,9 +134,7 @@ def _add_template(language: Language, number: int, text: str) -> None:
         raise language.error(number, f"a template reads '{wanted}'; got {text!r}")
     name = parts[0]
     if name in language.templates:
-        raise language.error(
-            number, f"template {name!r} was already given in line {language.templates[name].line}"
-        )
+        raise language.error(number, f"template {name!r} was already given in line {language.templates[name].line}")
     slots = parts[1] if language.code == PIVOT else ""
     language.templates[name] = Line(number, slots, parts[-1])
 

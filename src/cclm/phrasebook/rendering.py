@@ -9,10 +9,11 @@ from cclm.phrasebook.templates import Filling, Template
 
 REFERENCE = re.compile(r"\{([^{}]*)\}")
 
-# A literal; or a word (None: a helper, given at once) with the parts of its form's name, each a text or
-# (place of the slot agreed with, feature).
+# A form's name in parts, each a text or (place of the slot agreed with, feature); one text where nothing is agreed with.
 FormPart = str | tuple[int, str]
-Piece = str | tuple[int, Word | None, str | tuple[FormPart, ...]]
+Form = str | tuple[FormPart, ...]
+# The place of the slot, or a helper and no place; and the form.
+Reference = tuple[int, Word | None, Form]
 
 
 class Renderer:
@@ -21,17 +22,14 @@ class Renderer:
     def __init__(self, language: Language, templates: Mapping[str, Template]) -> None:
         self.language = language
         self._check_names(templates)
-        self._pieces = {
-            name: _pieces(language, language.templates[name], template)
-            for name, template in templates.items()
+        self._patterns = {
+            name: _pattern(language, language.templates[name], template) for name, template in templates.items()
         }
 
     def _check_names(self, templates: Mapping[str, Template]) -> None:
         for name, line in self.language.templates.items():
             if name not in templates:
-                raise self.language.error(
-                    line.line, f"unknown template {name!r}: {PIVOT}.txt has none so named"
-                )
+                raise self.language.error(line.line, f"unknown template {name!r}: {PIVOT}.txt has none so named")
         last = max((line.line for line in self.language.templates.values()), default=0)
         if missing := [name for name in templates if name not in self.language.templates]:
             raise self.language.error(last, f"templates missing: {', '.join(missing)}")
@@ -40,13 +38,12 @@ class Renderer:
         """Gives the sentence."""
         words = self.language.words
         chosen = [None if word is None else words[word.key] for word in filling]
-        return self.language.spelt("".join([_written(piece, chosen) for piece in self._pieces[template]]))
+        text, references = self._patterns[template]
+        return self.language.spelt(text % tuple([_written(reference, chosen) for reference in references]))
 
 
-def _written(piece: Piece, chosen: list[Word | None]) -> str:
-    if isinstance(piece, str):
-        return piece
-    place, helper, form = piece
+def _written(reference: Reference, chosen: list[Word | None]) -> str:
+    place, helper, form = reference
     word = helper or chosen[place]
     if word is None:
         return ""
@@ -63,19 +60,16 @@ def _part(part: FormPart, chosen: list[Word | None]) -> str:
     return other.features[part[1]]
 
 
-def _pieces(language: Language, line: Line, template: Template) -> list[Piece]:
-    pieces: list[Piece] = []
-    for number, text in enumerate(REFERENCE.split(line.text)):
-        if number % 2:
-            pieces.append(_reference(language, line, template, text))
-        elif "{" in text or "}" in text:
-            raise language.error(line.line, f"a brace without its partner in {line.text!r}")
-        elif text:
-            pieces.append(text)
-    return pieces
+def _pattern(language: Language, line: Line, template: Template) -> tuple[str, list[Reference]]:
+    # The text with %s for each reference, and the references.
+    references = [_reference(language, line, template, text) for text in REFERENCE.findall(line.text)]
+    text = REFERENCE.sub("%s", line.text.replace("%", "%%"))
+    if "{" in text or "}" in text:
+        raise language.error(line.line, f"a brace without its partner in {line.text!r}")
+    return text, references
 
 
-def _reference(language: Language, line: Line, template: Template, text: str) -> Piece:
+def _reference(language: Language, line: Line, template: Template, text: str) -> Reference:
     name, *names = text.split(".")
     if name in template.names:
         place, helper = template.names.index(name), None
@@ -104,9 +98,7 @@ def _form_part(language: Language, line: Line, template: Template, part: str) ->
     if not at:
         return part
     if slot not in template.names:
-        raise language.error(
-            line.line, f"{part!r} agrees with no slot; there are {', '.join(template.names)}"
-        )
+        raise language.error(line.line, f"{part!r} agrees with no slot; there are {', '.join(template.names)}")
     place = template.names.index(slot)
     if template.slots[place].optional:
         raise language.error(line.line, f"{part!r} agrees with an optional slot, which may be empty")

@@ -5,12 +5,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from cclm.phrasebook.draws import MASK, STEP, mixed, pick, zipf
+from cclm.chance import uniform
+from cclm.phrasebook.draws import pick, zipf
 from cclm.phrasebook.language import Language, Line, Word
 
 SLOT = re.compile(r"(\w+)(\??):([\w+,-]+)((?:[@~!]\w+)*)$")
-WORD_SHIFT = 3  # flattens the head of Zipf's law: the commonest word is 4 times as frequent as the 13th
-TEMPLATE_SHIFT = 12
+WORD_SHIFT = 1  # Zipf's law, its head a little flattened: the commonest word is 7 times as frequent as the 13th
+TEMPLATE_SHIFT = 6
+EVEN = 10_000  # as a shift: all are about equally frequent
+DRAWS = 16  # random numbers set aside for one filling
 
 Filling = tuple[Word | None, ...]
 
@@ -28,20 +31,14 @@ class Slot:
     words: tuple[Word, ...]
     conditions: tuple[tuple[str, int], ...]
 
-    def allows(self, word: Word, earlier: Sequence[Word | None]) -> bool:
-        """Says whether the word may stand here."""
-        return all(_holds(sign, word, earlier[place]) for sign, place in self.conditions)
 
-
-def _holds(sign: str, word: Word, other: Word | None) -> bool:
-    if other is None:
-        return True
+def _holds(sign: str, word: Word, other: Word) -> bool:
     if sign == "@":
         return not (other.takes.isdisjoint(word.tags) and word.takes.isdisjoint(other.tags))
     if sign == "<":
         return not _clash(word, other)
     if sign == "~":
-        return word.tags[0] == other.tags[0]
+        return word.group == other.group
     return word.key != other.key
 
 
@@ -50,13 +47,15 @@ def _clash(word: Word, other: Word) -> bool:
 
 
 class Template:
-    """A meaning with slots; draws fillings and counts them."""
+    """A meaning with slots; draws fillings and counts them. The shift says how flat Zipf's law is."""
 
-    def __init__(self, name: str, slots: Sequence[Slot]) -> None:
+    def __init__(self, name: str, slots: Sequence[Slot], shift: int = WORD_SHIFT) -> None:
         self.name = name
+        self.shift = shift
         self.slots = tuple(slots)
         self.names = [slot.name for slot in slots]
-        self._choices: dict[tuple[int | Word | None, ...], tuple[list[Word], list[int]]] = {}
+        self._masks: dict[tuple[int, str, Word], int] = {}
+        self._choices: dict[tuple[int, int], tuple[list[Word], list[int]]] = {}
 
     def without(self, held_out: Collection[tuple[str, str]]) -> "Template":
         """Gives the template without the (template, word) combinations that are held out."""
@@ -64,7 +63,11 @@ class Template:
         for slot in self.slots:
             words = tuple(word for word in slot.words if (self.name, word.key) not in held_out)
             slots.append(replace(slot, words=words))
-        return Template(self.name, slots)
+        return Template(self.name, slots, self.shift)
+
+    def evenly(self) -> "Template":
+        """Gives the template whose words are all about equally frequent."""
+        return Template(self.name, self.slots, EVEN)
 
     def choices(self, place: int, earlier: Sequence[Word | None]) -> list[Word]:
         """Gives the words that may stand in the slot, commonest first."""
@@ -72,26 +75,37 @@ class Template:
 
     def _weighted(self, place: int, earlier: Sequence[Word | None]) -> tuple[list[Word], list[int]]:
         slot = self.slots[place]
-        known = (place, *[earlier[at] for _, at in slot.conditions])
-        found = self._choices.get(known)
+        mask = (1 << len(slot.words)) - 1
+        for sign, at in slot.conditions:
+            other = earlier[at]
+            if other is not None:
+                mask &= self._mask(place, sign, other)
+        found = self._choices.get((place, mask))
         if found is None:
-            words = [word for word in slot.words if slot.allows(word, earlier)]
-            found = self._choices[known] = (words, zipf(len(words), WORD_SHIFT))
+            words = [word for number, word in enumerate(slot.words) if mask >> number & 1]
+            found = self._choices[place, mask] = (words, zipf(len(words), self.shift))
         return found
 
-    def draw(self, state: int) -> Filling | None:
-        """Gives one filling, or None where a slot is left without a word that suits the others."""
+    def _mask(self, place: int, sign: str, other: Word) -> int:
+        # Which of the slot's words go with the other one, a bit each: far fewer than pairs of conditions.
+        mask = self._masks.get((place, sign, other))
+        if mask is None:
+            fits = (_holds(sign, word, other) for word in self.slots[place].words)
+            mask = self._masks[place, sign, other] = sum(fit << number for number, fit in enumerate(fits))
+        return mask
+
+    def draw(self, key: int, index: int = 0) -> Filling | None:
+        """Gives the filling at an index of the key's, or None where no word suits those already there."""
+        first = index * DRAWS
         filling: list[Word | None] = []
         for place, slot in enumerate(self.slots):
-            state = (state + STEP) & MASK
-            number = mixed(state)
-            if slot.optional and number & 1:
+            if slot.optional and uniform(key, first + len(self.slots) + place) < 0.5:
                 filling.append(None)
                 continue
             words, cumulated = self._weighted(place, filling)
             if not words:
                 return None
-            filling.append(words[pick(cumulated, number)])
+            filling.append(words[pick(cumulated, uniform(key, first + place))])
         return tuple(filling)
 
     def count(self) -> int:
@@ -130,9 +144,7 @@ def _slot(pivot: Language, line: Line, text: str, before: list[Slot]) -> Slot:
     earlier = [slot.name for slot in before]
     match = SLOT.match(text)
     if match is None:
-        raise pivot.error(
-            line.line, f"a slot reads 'name:tags' with '@', '~' or '!' and a slot; got {text!r}"
-        )
+        raise pivot.error(line.line, f"a slot reads 'name:tags' with '@', '~' or '!' and a slot; got {text!r}")
     name, optional, tags, conditions = match.groups()
     if name in earlier:
         raise pivot.error(line.line, f"slot {name!r} is given twice")
@@ -154,17 +166,14 @@ def _may_clash(words: tuple[Word, ...], others: tuple[Word, ...]) -> bool:
 
 def matches(word: Word, tags: str) -> bool:
     """Says whether a word has the tags: ',' is or, '+' is and, '-' is not."""
-    return any(
-        wanted <= set(word.tags) and unwanted.isdisjoint(word.tags) for wanted, unwanted in _parsed(tags)
-    )
+    return any(wanted <= word.tags and unwanted.isdisjoint(word.tags) for wanted, unwanted in _parsed(tags))
 
 
 @cache
 def _parsed(tags: str) -> list[tuple[set[str], set[str]]]:
     choices = [re.findall(r"([+-]?)(\w+)", choice) for choice in tags.split(",")]
     return [
-        ({tag for sign, tag in pairs if sign != "-"}, {tag for sign, tag in pairs if sign == "-"})
-        for pairs in choices
+        ({tag for sign, tag in pairs if sign != "-"}, {tag for sign, tag in pairs if sign == "-"}) for pairs in choices
     ]
 
 

@@ -1,12 +1,13 @@
-"""For authors of a language: `python -m cclm.phrasebook check tur`, `... show tur 100`."""
+"""For whoever mends or adds a language: `python -m cclm.phrasebook check tur`, `... show tur 100`."""
 
 import sys
 
 from cclm.chance import key, uniform
 from cclm.phrasebook.book import Phrasebook
+from cclm.phrasebook.corpus import generate
 from cclm.phrasebook.language import PIVOT
 
-USAGE = "usage: python -m cclm.phrasebook check LANG | show LANG [NUMBER [SEED]] | templates LANG"
+USAGE = "usage: python -m cclm.phrasebook check LANG | show LANG [NUMBER [SEED]] | templates LANG | samples"
 
 
 def check(lang: str) -> None:
@@ -32,6 +33,17 @@ def show(lang: str, number: int, seed: int, *, every_template: bool = False) -> 
                 print(f"{'':14} {book.sentence(lang, template.name, filling)}")
 
 
+def samples() -> str:
+    """Gives the first ten test pairs of each language beside each other, as Markdown."""
+    book = Phrasebook.load()
+    lines = []
+    for lang, splits in generate(book, seed=1).splits.items():
+        lines += [f"| English | {book.names[lang]} |", "|---|---|"]
+        lines += [f"| {english} | {other} |" for english, other in splits["test"].pairs[:10]]
+        lines.append("")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str]) -> int:
     """Runs one command; gives the exit code."""
     try:
@@ -43,6 +55,8 @@ def main(arguments: list[str]) -> int:
                 show(lang, number, seed)
             case ["templates", lang]:
                 show(lang, len(Phrasebook.load(only=PIVOT).templates), 1, every_template=True)
+            case ["samples"]:
+                print(samples())
             case _:
                 print(USAGE, file=sys.stderr)
                 return 2

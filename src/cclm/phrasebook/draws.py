@@ -4,12 +4,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-_SCALE = 1 << 32
+_SCALE = 1 << 40
 
 
 def zipf(count: int, shift: int) -> list[int]:
-    """Gives cumulated integer weights 1 / (rank + shift): no sum of floats, so the same on every machine."""
-    return list(accumulate(_SCALE // (rank + shift) for rank in range(1, count + 1)))
+    """Gives cumulated weights 1 / (rank + shift)², as Mandelbrot has it; integers, so the same on every machine."""
+    return list(accumulate(_SCALE // (rank + shift) ** 2 for rank in range(1, count + 1)))
 
 
 def pick(cumulated: Sequence[int], number: float) -> int:

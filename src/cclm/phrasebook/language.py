@@ -57,7 +57,8 @@ class Language:
         """Gives the sentence after the rewrite rules, with tidy spaces and a capital letter."""
         text = " ".join(text.split())
         for pattern, replacement in self.rewrites:
-            text = pattern.sub(replacement, text)
+            if pattern.search(text):  # costs half of what replacing nothing does
+                text = pattern.sub(replacement, text)
         for mark in PUNCTUATION:
             text = text.replace(" " + mark, mark)
         return text[:1].upper() + text[1:]

@@ -9,7 +9,7 @@ from cclm.phrasebook.templates import Filling, Template
 
 REFERENCE = re.compile(r"\{([^{}]*)\}")
 
-# A form's name in parts, each a text or (place of the slot agreed with, feature); one text where nothing is agreed with.
+# A form's name in parts, each a text or (place of the slot agreed with, feature); one text if nothing is agreed with.
 FormPart = str | tuple[int, str]
 Form = str | tuple[FormPart, ...]
 # The place of the slot, or a helper and no place; and the form.

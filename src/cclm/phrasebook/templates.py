@@ -10,8 +10,8 @@ from cclm.phrasebook.draws import pick, zipf
 from cclm.phrasebook.language import Language, Line, Word
 
 SLOT = re.compile(r"(\w+)(\??):([\w+,-]+)((?:[@~!]\w+)*)$")
-WORD_SHIFT = 1  # Zipf's law, its head a little flattened: the commonest word is 7 times as frequent as the 13th
-TEMPLATE_SHIFT = 6
+WORD_SHIFT = 3  # the commonest word is 16 times as frequent as the 13th
+TEMPLATE_SHIFT = 8
 EVEN = 10_000  # as a shift: all are about equally frequent
 DRAWS = 16  # random numbers set aside for one filling
 
@@ -46,6 +46,25 @@ def _clash(word: Word, other: Word) -> bool:
     return not (other.refuses.isdisjoint(word.tags) and word.refuses.isdisjoint(other.tags))
 
 
+class _Table:
+    """What is known of one slot: sets of its words, as integers with a bit for each word.
+
+    For each condition and other word, those that go with it; for each set that was met, its words and their weights.
+    """
+
+    def __init__(self, slot: Slot) -> None:
+        self.words = slot.words
+        self.all = (1 << len(slot.words)) - 1
+        self.conditions = [(sign, at, dict[Word, int]()) for sign, at in slot.conditions]
+        self.choices: dict[int, tuple[list[Word], list[int]]] = {}
+
+    def mask(self, sign: str, other: Word) -> int:
+        return sum(_holds(sign, word, other) << number for number, word in enumerate(self.words))
+
+    def chosen(self, mask: int) -> list[Word]:
+        return [word for number, word in enumerate(self.words) if mask >> number & 1]
+
+
 class Template:
     """A meaning with slots; draws fillings and counts them. The shift says how flat Zipf's law is."""
 
@@ -54,8 +73,7 @@ class Template:
         self.shift = shift
         self.slots = tuple(slots)
         self.names = [slot.name for slot in slots]
-        self._masks: dict[tuple[int, str, Word], int] = {}
-        self._choices: dict[tuple[int, int], tuple[list[Word], list[int]]] = {}
+        self._tables = [_Table(slot) for slot in slots]
 
     def without(self, held_out: Collection[tuple[str, str]]) -> "Template":
         """Gives the template without the (template, word) combinations that are held out."""
@@ -74,25 +92,20 @@ class Template:
         return self._weighted(place, earlier)[0]
 
     def _weighted(self, place: int, earlier: Sequence[Word | None]) -> tuple[list[Word], list[int]]:
-        slot = self.slots[place]
-        mask = (1 << len(slot.words)) - 1
-        for sign, at in slot.conditions:
+        table = self._tables[place]
+        allowed = table.all
+        for sign, at, masks in table.conditions:
             other = earlier[at]
             if other is not None:
-                mask &= self._mask(place, sign, other)
-        found = self._choices.get((place, mask))
+                mask = masks.get(other)
+                if mask is None:
+                    mask = masks[other] = table.mask(sign, other)
+                allowed &= mask
+        found = table.choices.get(allowed)
         if found is None:
-            words = [word for number, word in enumerate(slot.words) if mask >> number & 1]
-            found = self._choices[place, mask] = (words, zipf(len(words), self.shift))
+            words = table.chosen(allowed)
+            found = table.choices[allowed] = (words, zipf(len(words), self.shift))
         return found
-
-    def _mask(self, place: int, sign: str, other: Word) -> int:
-        # Which of the slot's words go with the other one, a bit each: far fewer than pairs of conditions.
-        mask = self._masks.get((place, sign, other))
-        if mask is None:
-            fits = (_holds(sign, word, other) for word in self.slots[place].words)
-            mask = self._masks[place, sign, other] = sum(fit << number for number, fit in enumerate(fits))
-        return mask
 
     def draw(self, key: int, index: int = 0) -> Filling | None:
         """Gives the filling at an index of the key's, or None where no word suits those already there."""

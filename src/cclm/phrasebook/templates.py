@@ -52,17 +52,32 @@ class _Table:
     For each condition and other word, those that go with it; for each set that was met, its words and their weights.
     """
 
-    def __init__(self, slot: Slot) -> None:
-        self.words = slot.words
-        self.all = (1 << len(slot.words)) - 1
-        self.conditions = [(sign, at, dict[Word, int]()) for sign, at in slot.conditions]
-        self.choices: dict[int, tuple[list[Word], list[int]]] = {}
+    def __init__(self, slot: Slot, shift: int) -> None:
+        self.optional = slot.optional
+        self._words = slot.words
+        self._shift = shift
+        self._all = (1 << len(slot.words)) - 1
+        self._conditions = [(sign, at, dict[Word, int]()) for sign, at in slot.conditions]
+        self._choices: dict[int, tuple[list[Word], list[int]]] = {}
 
-    def mask(self, sign: str, other: Word) -> int:
-        return sum(_holds(sign, word, other) << number for number, word in enumerate(self.words))
+    def choices(self, earlier: Sequence[Word | None]) -> tuple[list[Word], list[int]]:
+        """Gives the words that may follow the earlier ones, commonest first, and their cumulated weights."""
+        allowed = self._all
+        for sign, at, masks in self._conditions:
+            other = earlier[at]
+            if other is not None:
+                mask = masks.get(other)
+                if mask is None:
+                    mask = masks[other] = self._mask(sign, other)
+                allowed &= mask
+        found = self._choices.get(allowed)
+        if found is None:
+            words = [word for number, word in enumerate(self._words) if allowed >> number & 1]
+            found = self._choices[allowed] = (words, zipf(len(words), self._shift))
+        return found
 
-    def chosen(self, mask: int) -> list[Word]:
-        return [word for number, word in enumerate(self.words) if mask >> number & 1]
+    def _mask(self, sign: str, other: Word) -> int:
+        return sum(_holds(sign, word, other) << number for number, word in enumerate(self._words))
 
 
 class Template:
@@ -73,7 +88,7 @@ class Template:
         self.shift = shift
         self.slots = tuple(slots)
         self.names = [slot.name for slot in slots]
-        self._tables = [_Table(slot) for slot in slots]
+        self._tables = [_Table(slot, shift) for slot in slots]
 
     def without(self, held_out: Collection[tuple[str, str]]) -> "Template":
         """Gives the template without the (template, word) combinations that are held out."""
@@ -89,36 +104,20 @@ class Template:
 
     def choices(self, place: int, earlier: Sequence[Word | None]) -> list[Word]:
         """Gives the words that may stand in the slot, commonest first."""
-        return self._weighted(place, earlier)[0]
-
-    def _weighted(self, place: int, earlier: Sequence[Word | None]) -> tuple[list[Word], list[int]]:
-        table = self._tables[place]
-        allowed = table.all
-        for sign, at, masks in table.conditions:
-            other = earlier[at]
-            if other is not None:
-                mask = masks.get(other)
-                if mask is None:
-                    mask = masks[other] = table.mask(sign, other)
-                allowed &= mask
-        found = table.choices.get(allowed)
-        if found is None:
-            words = table.chosen(allowed)
-            found = table.choices[allowed] = (words, zipf(len(words), self.shift))
-        return found
+        return self._tables[place].choices(earlier)[0]
 
     def draw(self, key: int, index: int = 0) -> Filling | None:
         """Gives the filling at an index of the key's, or None where no word suits those already there."""
-        first = index * DRAWS
+        first, size = index * DRAWS, len(self.slots)
         filling: list[Word | None] = []
-        for place, slot in enumerate(self.slots):
-            if slot.optional and uniform(key, first + len(self.slots) + place) < 0.5:
+        for place, table in enumerate(self._tables, first):
+            if table.optional and uniform(key, place + size) < 0.5:
                 filling.append(None)
                 continue
-            words, cumulated = self._weighted(place, filling)
+            words, cumulated = table.choices(filling)
             if not words:
                 return None
-            filling.append(words[pick(cumulated, uniform(key, first + place))])
+            filling.append(words[pick(cumulated, uniform(key, place))])
         return tuple(filling)
 
     def count(self) -> int:

@@ -14,6 +14,7 @@ MAY_IMPORT = {
     "chance": set(),
     "curriculum": {"chance"},
     "paper": {"curriculum"},
+    "phrasebook": {"chance"},
     "config": set(),
     "methods": {"config", "curriculum"},
     "report": {"curriculum"},

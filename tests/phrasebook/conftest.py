@@ -1,0 +1,27 @@
+"""The phrasebook, and thousands of its meanings: forty of each template."""
+
+import pytest
+
+from cclm.chance import key
+from cclm.phrasebook import Phrasebook
+from cclm.phrasebook.templates import Filling
+
+Meaning = tuple[str, Filling]
+
+
+@pytest.fixture(scope="session")
+def book() -> Phrasebook:
+    return Phrasebook.load()
+
+
+@pytest.fixture(scope="session")
+def meanings(book: Phrasebook) -> list[Meaning]:
+    drawn = [
+        (name, template.draw(key(11, name), index)) for name, template in book.templates.items() for index in range(40)
+    ]
+    return [(name, filling) for name, filling in drawn if filling is not None]
+
+
+@pytest.fixture(scope="session")
+def sentences(book: Phrasebook, meanings: list[Meaning]) -> dict[str, list[str]]:
+    return {lang: [book.sentence(lang, *meaning) for meaning in meanings] for lang in book.renderers}

@@ -5,7 +5,7 @@ CORE := .venv-core
 BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test quick check format clean
+.PHONY: help demo system test quick check format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,7 +25,7 @@ $(VENV)/base.stamp: pyproject.toml constraints.txt
 
 $(VENV)/dev.stamp: $(VENV)/base.stamp
 	@echo "installing the tests' dependencies (torch among them: a few minutes the first time)"
-	$(BIN)/python $(INSTALL) -e '.[train,langid,zstd,dev]'
+	$(BIN)/python $(INSTALL) -e '.[train,langid,zstd,hf,dev]'
 	touch $@
 
 # An environment with NumPy alone (and pytest to run the tests): what a user of the bare curriculum has.
@@ -38,7 +38,14 @@ $(CORE)/core.stamp: pyproject.toml constraints.txt
 demo: $(VENV)/base.stamp
 	$(BIN)/cclm simulate related
 
-test: $(VENV)/dev.stamp $(CORE)/core.stamp
+# What the tests compare with and no Python package brings: SentencePiece's own command line.
+system:
+	@command -v spm_encode > /dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && \
+	    apt-get install -y -qq sentencepiece > /dev/null; } || \
+	  echo "spm_encode is not here and could not be installed: the test that needs it will be skipped"
+
+test: $(VENV)/dev.stamp $(CORE)/core.stamp system
 	$(CORE)/bin/python -m pytest -q tests/curriculum
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 	$(BIN)/python -m coverage report --include='*/cclm/curriculum/*,*/cclm/chance.py' --fail-under=100

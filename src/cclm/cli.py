@@ -1,5 +1,6 @@
 """The command line: the one place that knows all the others. Exit codes: 0 done, 1 failed, 2 wrong usage."""
 
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ import click
 
 from cclm import __version__
 from cclm.config import ConfigError
+from cclm.data.errors import DataError
 
 OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 
@@ -47,12 +49,101 @@ def simulate(
     command.run(scenario, overrides, output=output, compare=thresholds, svg=svg)
 
 
+RECIPE = click.argument("recipe")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON, for programs.")
+WORKERS = click.option("--workers", type=click.IntRange(1), help="Processes to use (default: one a core).")
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+@JSON
+@WORKERS
+def doctor(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | None) -> None:
+    """Reads all text of RECIPE once and says what is wrong with it. Changes nothing.
+
+    Misaligned or unreadable files, empty and overlong lines, duplicates, copies of the source, lines in the wrong
+    language, swapped columns, characters unknown in training, dev or test sentences that stand in some language's
+    training text, dev sets too small for the probe. Ends with 1 if there is an error.
+    """
+    from cclm.recipe import load_recipe
+    from cclm.stages import doctor as stage
+
+    if not stage.run(load_recipe(recipe, overrides), as_json=as_json, workers=workers):
+        sys.exit(1)
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+@JSON
+@WORKERS
+@click.option("--dry-run", is_flag=True, help="Say whether there is anything to do.")
+def prepare(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | None, dry_run: bool) -> None:
+    """Checks, tokenises and memory-maps the text of RECIPE, into WORK/prepared.
+
+    Done once: it is done again only when the text or a setting that matters has changed.
+    """
+    from cclm.recipe import load_recipe
+    from cclm.stages import prepare as stage
+
+    stage.run(load_recipe(recipe, overrides), as_json=as_json, dry_run=dry_run, workers=workers)
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+@JSON
+@WORKERS
+def graph(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | None) -> None:
+    """Computes the language graph of RECIPE: vocabulary overlap between HRLs and LRLs (Eq. 9).
+
+    Writes WORK/graph.json and WORK/graph.svg. A matrix of your own is taken with graph.file=FILE.
+    """
+    from cclm.recipe import load_recipe
+    from cclm.stages import graph as stage
+
+    stage.run(load_recipe(recipe, overrides), as_json=as_json, workers=workers)
+
+
+@cli.command()
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write into.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")
+def phrasebook(out: Path, seed: int) -> None:
+    """Writes the corpus that comes with cclm: sentence pairs in nine languages, as TSV with a short README.
+
+    In a recipe, `data.format: phrasebook` uses it directly.
+    """
+    from cclm.stages import phrasebook as stage
+
+    stage.run(out, seed)
+
+
+@cli.command()
+@click.argument("name", required=False)
+def recipes(name: str | None) -> None:
+    """Lists the recipes that come with cclm, or prints one: cclm recipes NAME > my.yaml."""
+    from cclm.recipe import built_in_recipes
+
+    texts = built_in_recipes()
+    if name is None:
+        for known, text in texts.items():
+            click.echo(f"{known:<20} {text.splitlines()[0].removeprefix('# ')}")
+    elif name in texts:
+        click.echo(texts[name], nl=False)
+    else:
+        raise ConfigError(f"no recipe {name!r}; there are {', '.join(texts)}")
+
+
 def main() -> None:
     """The `cclm` command: errors of the user's are told in a line or two, without a traceback."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves by the same door as an error: files are cleaned up
     try:
         cli.main(prog_name="cclm", standalone_mode=False)
     except ConfigError as error:
         _end(str(error), 2)
+    except DataError as error:
+        _end(str(error), 1)
     except click.ClickException as error:
         error.show()
         sys.exit(2)

@@ -1,0 +1,111 @@
+"""Batches of one language by token budget, each a pure function of (seed, language, counter).
+
+The sentences are divided into pools of like length on both sides; every pass shuffles within the pools, and shuffles
+the order of the batches. So padding stays small, batches differ from pass to pass, and their number does not: batch
+number `counter` is found without having made those before it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cclm.chance import key, shuffled, shuffled_many
+from cclm.data.pools import divide
+from cclm.data.prepared import Corpus
+from cclm.data.vocabulary import BOS, EOS, PAD
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Direction:
+    """From which side to which, and the tags that stand before a source and in the place of <s> before a target."""
+
+    to_pivot: bool
+    source_tag: int | None = None
+    target_tag: int | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences of one pair of languages, padded. B sentences, S and T the longest source and target."""
+
+    source: Ids
+    """(B, S): [tag] pieces </s>."""
+    target_input: Ids
+    """(B, T): tag or <s>, then pieces."""
+    target_output: Ids
+    """(B, T): pieces </s>; what is to be predicted."""
+    indices: Ids
+    """(B,): which sentences of the corpus these are."""
+
+    @property
+    def target_tokens(self) -> int:
+        """Tokens that count in the loss: padding does not, the end of the sentence does."""
+        return int((self.target_output != PAD).sum())
+
+
+class Batches:
+    """All batches of one language in one direction; `budget` is the most tokens, padding included, on either side."""
+
+    def __init__(self, corpus: Corpus, direction: Direction, *, language: str, seed: int, budget: int) -> None:
+        self._corpus, self._direction = corpus, direction
+        self._language, self._seed = language, seed
+        lengths = corpus.lengths + 1  # </s>, or what stands before a target
+        sources, targets = lengths[:, 1 - direction.to_pivot], lengths[:, int(direction.to_pivot)]
+        self._pools = divide(sources + (direction.source_tag is not None), targets, budget)
+        self._firsts = np.cumsum([0, *(pool.batches for pool in self._pools)]).tolist()
+
+    def __len__(self) -> int:
+        """Batches a pass."""
+        return int(self._firsts[-1])
+
+    def batch(self, counter: int) -> Batch:
+        """The batch that this language's draw number `counter` takes."""
+        passes, position = divmod(counter, len(self))
+        number = shuffled(position, len(self), key(self._seed, "batch", self._language, passes))
+        place = bisect_right(self._firsts, number) - 1
+        pool = self._pools[place]
+        shuffle = key(self._seed, "pool", self._language, passes, place)
+        positions = pool.positions(number - self._firsts[place])
+        return self.of(pool.members[shuffled_many(positions, len(pool.members), shuffle)])
+
+    def in_order(self) -> Iterator[Batch]:
+        """Every sentence once, without shuffling: for dev and test sets."""
+        for pool in self._pools:
+            for number in range(pool.batches):
+                yield self.of(pool.members[pool.positions(number)])
+
+    def of(self, indices: Ids) -> Batch:
+        """The batch of these sentences."""
+        to_pivot = self._direction.to_pivot
+        sources, targets = self._sentences(indices, pivot=not to_pivot), self._sentences(indices, pivot=to_pivot)
+        start = BOS if self._direction.target_tag is None else self._direction.target_tag
+        return Batch(
+            source=_padded(self._corpus, sources, before=self._direction.source_tag, after=EOS),
+            target_input=_padded(self._corpus, targets, before=start, after=None),
+            target_output=_padded(self._corpus, targets, before=None, after=EOS),
+            indices=np.asarray(indices, dtype=np.int64),
+        )
+
+    def _sentences(self, indices: Ids, *, pivot: bool) -> Ids:
+        return 2 * np.asarray(indices, dtype=np.int64) + pivot
+
+
+def _padded(corpus: Corpus, sentences: Ids, *, before: int | None, after: int | None) -> Ids:
+    """(B, longest): the sentences by number, gathered in one go."""
+    starts = corpus.offsets[sentences]
+    lengths = corpus.offsets[sentences + 1] - starts
+    lead, tail = int(before is not None), int(after is not None)
+    result = np.full((len(sentences), int(lengths.max()) + lead + tail), PAD, dtype=np.int64)
+    column = np.arange(result.shape[1]) - lead
+    inside = (column >= 0) & (column < lengths[:, None])
+    result[inside] = corpus.tokens[(starts[:, None] + column)[inside]]
+    if before is not None:
+        result[:, 0] = before
+    if after is not None:
+        result[np.arange(len(sentences)), lengths + lead] = after
+    return result

@@ -1,0 +1,194 @@
+"""`cclm doctor`: reads everything once, changes nothing, and says what is wrong before time is spent on it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Literal
+
+from cclm.data.cleaning import clean
+from cclm.data.errors import DataError
+from cclm.data.examine import COPY, DUPLICATE, EMPTY, LEAKED, Findings, Rules
+from cclm.data.identify import Identifier
+from cclm.data.scan import Progress, evaluation_digests, scan_language
+from cclm.data.settings import DataSection
+from cclm.data.texts import Texts
+from cclm.data.workers import Workers
+
+SAMPLE = 300
+"""Lines of each split whose language is identified."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that a person should know."""
+
+    level: Literal["error", "warning"]
+    message: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of one language and split."""
+
+    language: str
+    split: str
+    pairs: int
+    dropped: dict[str, int]
+    noted: dict[str, int]
+    words: dict[str, int]
+    """Of the pivot and of the other language, split at spaces."""
+    ratio: float
+    """Words of the other language for each of the pivot."""
+    unknown_characters: float
+    """Share of characters that the training text does not have."""
+    languages: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What the lines of each side were identified as; empty without py3langid."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The report."""
+
+    rows: list[Row]
+    problems: list[Problem]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there is no error; there may be warnings."""
+        return all(problem.level != "error" for problem in self.problems)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "version": 1,
+            "healthy": self.healthy,
+            "rows": [vars(row) for row in self.rows],
+            "problems": [vars(problem) for problem in self.problems],
+        }
+
+
+def diagnose(
+    data: DataSection,
+    *,
+    probe: int,
+    workers: int | None = None,
+    progress: Progress = lambda stage, pairs: None,
+) -> Diagnosis:
+    """The state of all text that a recipe names; a language that cannot be read does not hide the others."""
+    texts = Texts(data)
+    rows: list[Row] = []
+    problems: list[Problem] = []
+    identifier = _identifier(data, problems)
+    readable = [lang for lang in data.languages if _is_readable(texts, lang, problems)]
+    rules = Rules(data, evaluation_digests(texts, readable))
+    with Workers(workers) as pool:
+        for lang in readable:
+            try:
+                findings = scan_language(texts, lang, rules, pool, progress).findings
+            except DataError as error:
+                problems.append(Problem("error", str(error)))
+                continue
+            new = [_row(texts, lang, split, findings, identifier) for split in findings]
+            rows += new
+            problems += _split_problems(lang, findings, probe)
+            problems += [problem for row in new for problem in _row_problems(row, data)]
+    return Diagnosis(rows, problems)
+
+
+def _identifier(data: DataSection, problems: list[Problem]) -> Identifier | None:
+    try:
+        return Identifier((*data.languages, data.pivot))
+    except DataError as error:
+        problems.append(Problem("warning", f"{error}; lines in a wrong language go unnoticed"))
+        return None
+
+
+def _is_readable(texts: Texts, lang: str, problems: list[Problem]) -> bool:
+    """Whether dev and test can be read to the end: every language's training is compared with them."""
+    try:
+        evaluation_digests(texts, [lang])
+    except DataError as error:
+        problems.append(Problem("error", str(error)))
+        return False
+    return True
+
+
+def _row(texts: Texts, lang: str, split: str, findings: dict[str, Findings], identifier: Identifier | None) -> Row:
+    found = findings[split]
+    known = findings["train"].characters.keys()
+    characters = found.characters.total()
+    unknown = sum(count for char, count in found.characters.items() if char not in known)
+    return Row(
+        language=lang,
+        split=split,
+        pairs=found.pairs,
+        dropped=dict(found.drops),
+        noted={name: count for name, count in found.notes.items() if count},
+        words=dict(found.words),
+        ratio=found.words["other"] / max(1, found.words["pivot"]),
+        unknown_characters=unknown / max(1, characters),
+        languages=_identified(texts, lang, split, identifier),
+    )
+
+
+def _identified(texts: Texts, lang: str, split: str, identifier: Identifier | None) -> dict[str, dict[str, float]]:
+    if identifier is None:
+        return {}
+    lines = [(clean(p)[0], clean(o)[0]) for _, p, o in islice(texts.read(lang, split, Counter()), SAMPLE)]
+    return {"pivot": identifier.shares(p for p, _ in lines if p), "other": identifier.shares(o for _, o in lines if o)}
+
+
+def _split_problems(lang: str, findings: dict[str, Findings], probe: int) -> Iterator[Problem]:
+    if "dev" not in findings:
+        yield Problem("error", f"{lang} has no dev set: give one, or cut one off with data.cut.dev=500")
+    elif findings["dev"].kept < probe:
+        size = findings["dev"].kept
+        yield Problem("warning", f"dev set of {lang}: {size} pairs; a probe takes all instead of {probe} of them")
+    if "test" not in findings:
+        yield Problem("warning", f"{lang} has no test set: nothing will be scored there")
+    if not findings["train"].kept:
+        yield Problem("error", f"nothing is left of the training text of {lang}: every pair was dropped")
+
+
+def _row_problems(row: Row, data: DataSection) -> Iterator[Problem]:
+    where, kept = f"{row.split} set of {row.language}", max(1, row.pairs - sum(row.dropped.values()))
+    leaked = row.noted.get(LEAKED, 0)
+    if leaked and data.leakage == "keep":
+        yield Problem(
+            "warning",
+            f"{where}: {leaked:,} pairs whose {data.pivot} side stands in a dev or test set"
+            " of some language; data.leakage=drop leaves them out",
+        )
+    for name, key in ((DUPLICATE, "duplicates"), (COPY, "copies")):
+        count = row.noted.get(name, 0)
+        if row.split == "train" and count > 0.01 * kept and getattr(data, key) == "keep":
+            yield Problem(
+                "warning",
+                f"{where}: {count:,} pairs ({count / kept:.1%}) are a {name}; data.{key}=drop leaves them out",
+            )
+    if row.noted.get(EMPTY):
+        yield Problem("warning", f"{where}: {row.noted[EMPTY]:,} pairs with an empty side, kept in their place")
+    if not 1 / 3 <= row.ratio <= 3:
+        yield Problem("warning", f"{where}: {row.ratio:.2f} words for each of {data.pivot}: are the files parallel?")
+    if row.unknown_characters > 0.01:
+        yield Problem("warning", f"{where}: {row.unknown_characters:.1%} of the characters never occur in training")
+    yield from _language_problems(row, where, data)
+
+
+def _language_problems(row: Row, where: str, data: DataSection) -> Iterator[Problem]:
+    pivot, other = row.languages.get("pivot", {}), row.languages.get("other", {})
+    if not pivot or not other:
+        return
+    if pivot.get(data.pivot, 0) < 0.5 < other.get(data.pivot, 0):
+        flipped = "other-first" if data.columns == "pivot-first" else "pivot-first"
+        yield Problem("warning", f"{where}: the sides look swapped; try data.columns={flipped}")
+        return
+    for side, expected, shares in (("pivot", data.pivot, pivot), ("other", row.language, other)):
+        top = next(iter(shares))
+        if shares.get(expected, 0) < 0.5 and top != expected and shares[top] > 0.5:
+            yield Problem(
+                "warning",
+                f"{where}: {shares[top]:.0%} of the {side} lines look like {top},"
+                f" {shares.get(expected, 0):.0%} like {expected}",
+            )

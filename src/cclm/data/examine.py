@@ -1,0 +1,128 @@
+"""Looking at every pair once: what is cleaned, what is dropped and why, and what people should know about."""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from cclm.data.cleaning import clean
+from cclm.data.errors import DataError
+from cclm.data.identify import Identifier
+from cclm.data.settings import DataSection
+from cclm.data.texts import Pair, digest, folded
+
+EMPTY = "empty side"
+COPY = "copy of the source"
+LEAKED = "stands in a dev or test set"
+DUPLICATE = "duplicate"
+WRONG_LANGUAGE = "wrong language"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What examining goes by."""
+
+    settings: DataSection
+    leaked: frozenset[int] = frozenset()
+    """Digests of the pivot sentences of all dev and test sets, folded."""
+    thorough: bool = True
+    """Whether everything is counted, or only what decides about dropping: for a second reading."""
+
+
+@dataclass
+class Findings:
+    """What was found in the text of one language and split; findings of parts add up."""
+
+    pairs: int = 0
+    kept: int = 0
+    drops: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    """What was cleaned or is worth knowing, though nothing was dropped for it."""
+    words: Counter[str] = field(default_factory=Counter)
+    """Words of each side, split at spaces."""
+    characters: Counter[str] = field(default_factory=Counter)
+    """How often each character stands on the side of the other language."""
+    digests: "array[int]" = field(default_factory=lambda: array("Q"))
+    """One number a kept pair, equal for equal pairs."""
+
+    def forget_digests(self) -> None:
+        """Frees them once duplicates have been counted."""
+        self.digests = array("Q")
+
+    def add(self, other: "Findings") -> None:
+        """Takes the findings of another part in."""
+        self.pairs += other.pairs
+        self.kept += other.kept
+        for mine, theirs in (
+            (self.drops, other.drops),
+            (self.notes, other.notes),
+            (self.words, other.words),
+            (self.characters, other.characters),
+        ):
+            mine.update(theirs)
+        self.digests.extend(other.digests)
+
+
+def examine(pairs: Iterable[Pair], language: str, split: str, rules: Rules) -> tuple[list[Pair], Findings]:
+    """The pairs that are kept, cleaned, and what was found. Dev and test sets keep every pair, empty ones too."""
+    kept: list[Pair] = []
+    findings = Findings()
+    for number, raw_pivot, raw_other in pairs:
+        findings.pairs += 1
+        pivot, pivot_notes = clean(raw_pivot)
+        other, other_notes = clean(raw_other)
+        findings.notes.update(pivot_notes + other_notes)
+        reason = _reason(pivot, other, language, split, number, rules, findings)
+        if reason:
+            findings.drops[reason] += 1
+            continue
+        kept.append((number, pivot, other))
+    findings.kept = len(kept)
+    if rules.thorough:
+        findings.words.update(pivot=_words(p for _, p, _ in kept), other=_words(o for _, _, o in kept))
+        findings.characters.update("".join(other for _, _, other in kept))
+    if rules.thorough or rules.settings.duplicates == "drop":
+        findings.digests.extend(digest(f"{pivot}\t{other}") for _, pivot, other in kept)
+    return kept, findings
+
+
+def _words(texts: Iterable[str]) -> int:
+    return sum(text.count(" ") + 1 for text in texts)
+
+
+def _reason(
+    pivot: str, other: str, language: str, split: str, number: int, rules: Rules, findings: Findings
+) -> str | None:
+    """Why the pair is dropped, if it is."""
+    settings = rules.settings
+    longest = max(len(pivot), len(other))
+    if longest > settings.max_characters:
+        if split != "train":
+            raise DataError(
+                f"{split} set of {language}, pair {number}: {longest:,} characters; data.max_characters is"
+                f" {settings.max_characters:,}: shorten it or raise the limit"
+            )
+        return f"over {settings.max_characters:,} characters"
+    if not pivot or not other:
+        findings.notes[EMPTY] += split != "train"
+        return EMPTY if split == "train" else None
+    if pivot == other:
+        findings.notes[COPY] += 1
+        if split == "train" and settings.copies == "drop":
+            return COPY
+    looked_for = split == "train" and (rules.thorough or settings.leakage == "drop")
+    if looked_for and digest(folded(pivot)) in rules.leaked:
+        findings.notes[LEAKED] += 1
+        if settings.leakage == "drop":
+            return LEAKED
+    if split == "train" and settings.wrong_language == "drop":
+        identifier = _identifier((*settings.languages, settings.pivot))
+        if language in identifier.languages and identifier.identify(other) != language:
+            return WRONG_LANGUAGE
+    return None
+
+
+@lru_cache(maxsize=4)
+def _identifier(languages: tuple[str, ...]) -> Identifier:
+    return Identifier(languages)

@@ -1,0 +1,119 @@
+"""All parallel text of a recipe, whatever its format: pairs of a language and split, read as a stream."""
+
+import hashlib
+import re
+import unicodedata
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from cclm.data import readers
+from cclm.data.cleaning import clean
+from cclm.data.errors import DataError
+from cclm.data.settings import DataSection
+
+SPLITS = ("train", "dev", "test")
+Pair = tuple[int, str, str]
+"""Its number in the file, the pivot's text, the other language's."""
+
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+def folded(text: str) -> str:
+    """The text without case, width, punctuation and spaces: two sentences that fold alike count as the same."""
+    return _NO_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
+
+
+def digest(text: str) -> int:
+    """64 bits that stand for a text."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+@dataclass
+class Texts:
+    """The text that a recipe's `data` section names."""
+
+    settings: DataSection
+    _cuts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By language: the digests up to which a sentence is cut off for dev, and for dev or test."""
+
+    def splits(self, language: str) -> tuple[str, ...]:
+        """The splits that this language has, from files or cut off."""
+        there = self._in_files(language)
+        if "train" not in there:
+            raise DataError(f"no training text of {language} in {self.settings.path}")
+        return tuple(split for split in SPLITS if split in there or self._cut_size(language, split))
+
+    def inputs(self) -> list[Path]:
+        """Every file that is read."""
+        if self.settings.format == "phrasebook":
+            return []
+        pairs = [(lang, split) for lang in self.settings.languages for split in self._in_files(lang)]
+        paths = {path for lang, split in pairs for path in readers.inputs(self._source, lang, split)}
+        return sorted(paths)
+
+    def read(self, language: str, split: str, drops: Counter[str]) -> Iterator[Pair]:
+        """The pairs, decoded but not cleaned; what never becomes a pair is counted in `drops`."""
+        if not any(self._cut_size(language, part) for part in SPLITS):
+            yield from self._read_files(language, split, drops)
+            return
+        if split in self._in_files(language) and split != "train":
+            yield from self._read_files(language, split, drops)
+            return
+        for pair in self._read_files(language, "train", drops):
+            if self._goes_to(language, pair[1]) == split:
+                yield pair
+
+    @property
+    def _source(self) -> readers.Source:
+        settings = self.settings
+        assert settings.format != "phrasebook"
+        return readers.Source(
+            format=settings.format,
+            path=settings.path or "",
+            pivot=settings.pivot,
+            languages=settings.languages,
+            columns=settings.columns,
+            detokenize=settings.detokenize,
+            on_bad_utf8=settings.on_bad_utf8,
+        )
+
+    def _in_files(self, language: str) -> tuple[str, ...]:
+        return SPLITS if self.settings.format == "phrasebook" else readers.splits(self._source, language)
+
+    def _read_files(self, language: str, split: str, drops: Counter[str]) -> Iterator[Pair]:
+        if self.settings.format == "phrasebook":
+            from cclm.data.builtin import phrasebook_pairs
+
+            return phrasebook_pairs(self.settings.seed, language, split)
+        return readers.read(self._source, language, split, drops)
+
+    def _cut_size(self, language: str, split: str) -> int:
+        wanted = {"dev": self.settings.cut.dev, "test": self.settings.cut.test}.get(split, 0)
+        return wanted if wanted and split not in self._in_files(language) else 0
+
+    def _goes_to(self, language: str, pivot: str) -> str:
+        """By the sentence in the pivot language alone: its copies, in other languages too, go the same way."""
+        if language not in self._cuts:
+            self._cuts[language] = self._find_cut(language)
+        dev, test = self._cuts[language]
+        value = self._cut_digest(pivot)
+        return "dev" if value <= dev else "test" if value <= test else "train"
+
+    def _cut_digest(self, pivot: str) -> int:
+        return digest(f"{self.settings.seed} cut {folded(clean(pivot)[0])}") >> 1
+
+    def _find_cut(self, language: str) -> tuple[int, int]:
+        values = array("q", (self._cut_digest(pair[1]) for pair in self._read_files(language, "train", Counter())))
+        distinct = np.unique(np.frombuffer(values, dtype=np.int64))
+        dev, test = self._cut_size(language, "dev"), self._cut_size(language, "test")
+        if len(distinct) <= dev + test:
+            raise DataError(
+                f"data.cut asks for {dev} dev and {test} test pairs of {language},"
+                f" which has {len(distinct)} different sentences"
+            )
+        return int(distinct[dev - 1]) if dev else -1, int(distinct[dev + test - 1])

@@ -1,0 +1,118 @@
+"""The recipe: one YAML file that says everything about a training, from the text to the beam."""
+
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from cclm.config import ConfigError, Section, check, override, parse_yaml, read_yaml
+from cclm.data.settings import DataSection, Name, VocabularySection
+from cclm.methods import CurriculumSection
+
+
+class GraphSection(Section):
+    """The language graph: vocabulary overlap, or a file of the user's."""
+
+    k: int | None = Field(default=None, ge=1)
+    file: str | None = None
+
+
+class ModelSection(Section):
+    """The Transformer."""
+
+    layers: int = Field(default=6, ge=1)
+    heads: int = Field(default=4, ge=1)
+    width: int = Field(default=512, ge=2)
+    feed_forward: int = Field(default=1024, ge=1)
+    dropout: float = Field(default=0.3, ge=0, lt=1)
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    activation_dropout: float | None = Field(default=None, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> "ModelSection":
+        if self.width % self.heads or self.width % 2:
+            raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
+        return self
+
+
+class BenchmarkSection(Section):
+    """How L* is come by: trained, or read from a table."""
+
+    max_steps: int | None = Field(default=None, ge=1)
+    file: str | None = None
+
+
+Metric = Literal["weighted", "macro", "worst", "bleu"]
+
+
+class TrainingSection(Section):
+    """The loop."""
+
+    batch_tokens: int = Field(default=4800, ge=1)
+    accumulate: int = Field(default=2, ge=1)
+    learning_rate: float = Field(default=2e-4, gt=0)
+    warmup: int = Field(default=4000, ge=0)
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    clip: float | None = Field(default=None, gt=0)
+    max_steps: int = Field(default=100_000, ge=1)
+    validate_every: int = Field(default=1000, ge=1)
+    patience: int = Field(default=10, ge=1)
+    stop_on: Metric = "weighted"
+    select_on: Metric = "weighted"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    device: str = "auto"
+
+
+class TranslationSection(Section):
+    """Beam search."""
+
+    beam: int = Field(default=5, ge=1)
+    length_penalty: float = Field(default=1.0, ge=0)
+
+
+class Recipe(Section):
+    """A recipe as read, checked."""
+
+    version: Literal[1]
+    name: Name
+    seed: int = Field(default=1, ge=0)
+    work: str
+    data: DataSection
+    vocabulary: VocabularySection = VocabularySection()
+    graph: GraphSection = GraphSection()
+    model: ModelSection = ModelSection()
+    curriculum: CurriculumSection = CurriculumSection()
+    benchmark: BenchmarkSection = BenchmarkSection()
+    training: TrainingSection = TrainingSection()
+    translation: TranslationSection = TranslationSection()
+
+    @property
+    def prepared(self) -> Path:
+        """Where the prepared data is."""
+        return Path(self.work) / "prepared"
+
+    @property
+    def graph_file(self) -> Path:
+        """Where the language graph is."""
+        return Path(self.work) / "graph.json"
+
+
+def built_in_recipes() -> dict[str, str]:
+    """The recipes that come with the package: their text by name."""
+    folder = files("cclm") / "recipes"
+    texts = {entry.name.removesuffix(".yaml"): entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
+    return {name: texts[name].read_text(encoding="utf-8") for name in sorted(texts)}
+
+
+def load_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
+    """A built-in recipe or one in a YAML file, with `key=value` changes."""
+    built_in = built_in_recipes()
+    if name in built_in:
+        content: Any = parse_yaml(built_in[name], name)
+    elif Path(name).suffix in (".yaml", ".yml") or Path(name).exists():
+        content = read_yaml(Path(name))
+    else:
+        raise ConfigError(f"no recipe {name!r}: give a YAML file or one of {', '.join(built_in)}")
+    return check(Recipe, override(content, changes), name)

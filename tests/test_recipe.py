@@ -222,7 +222,7 @@ def test_a_matrix_of_ones_own_is_taken(recipe: Path, tmp_path: Path) -> None:
     assert json.loads(result.stdout)["similarity"] == own["similarity"]
     assert not (tmp_path / "work" / "prepared").exists()  # nothing had to be prepared for it
     printed = cclm("graph", str(recipe), f"graph.file={tmp_path}/own.json").stdout
-    assert "a matrix of your own" in printed
+    assert "similarities of your own" in printed
     own["low_resource"] = ["aze"]
     own["similarity"] = {"aze": {"tur": 0.1, "por": 0.2}}
     (tmp_path / "own.json").write_text(json.dumps(own))

@@ -28,8 +28,8 @@ def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> Languag
         return graph
     console = Console()
     console.print(similarity_table(graph))
-    compared = f"top {graph.k:,} subwords of each language" if graph.k else "a matrix of your own"
-    console.print(Text(f"* nearest HRL; {compared}", style="dim"))
+    compared = f"top {graph.k:,} subwords of each language" if graph.k else "similarities of your own"
+    console.print(Text(compared, style="dim"))
     console.print(f"{recipe.graph_file}  {picture}", highlight=False, soft_wrap=True)
     return graph
 

@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "recipe": {"config", "data", "methods"},
     "stages": {"config", "curriculum", "data", "phrasebook", "recipe", "report"},
     "methods": {"config", "curriculum"},
+    "model": set(),
     "report": {"curriculum"},
     "simulate": {"chance", "config", "curriculum", "methods", "paper"},
     "__init__": {"curriculum"},

@@ -10,6 +10,7 @@ import click
 from cclm import __version__
 from cclm.config import ConfigError
 from cclm.data.errors import DataError
+from cclm.training.errors import Interrupted, TrainingError
 
 OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 
@@ -107,6 +108,39 @@ def graph(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | N
 
 
 @cli.command()
+@RECIPE
+@OVERRIDES
+@click.option("--at-once", type=click.IntRange(1), help="Trainings side by side (default: one a core).")
+def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None) -> None:
+    """Trains one bitext model a language of RECIPE, for L*: what competence is measured against.
+
+    They share the vocabularies and tags of the recipe. Done once; a benchmark that was killed goes on where it was. A
+    table of your own is taken with benchmark.file=FILE.
+    """
+    from cclm.recipe import load_recipe
+    from cclm.stages import train as stage
+
+    losses = stage.run_benchmark(load_recipe(recipe, overrides), at_once)
+    for lang, loss in losses.items():
+        click.echo(f"{lang}\t{loss:.4f}")
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+def train(recipe: str, overrides: Sequence[str]) -> None:
+    """Trains the model of RECIPE into WORK/runs/NAME; what is missing before it is made first.
+
+    On a run that is there it goes on, to the same bytes as if it had never stopped. A setting that would change the
+    result is refused, with the difference.
+    """
+    from cclm.recipe import load_recipe
+    from cclm.stages import train as stage
+
+    click.echo(stage.run_train(load_recipe(recipe, overrides)))
+
+
+@cli.command()
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write into.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")
 def phrasebook(out: Path, seed: int) -> None:
@@ -142,8 +176,10 @@ def main() -> None:
         cli.main(prog_name="cclm", standalone_mode=False)
     except ConfigError as error:
         _end(str(error), 2)
-    except DataError as error:
+    except (DataError, TrainingError) as error:
         _end(str(error), 1)
+    except Interrupted as error:
+        _end("interrupted; the same command goes on from here", 128 + error.number)
     except click.ClickException as error:
         error.show()
         sys.exit(2)

@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "recipe": {"config", "data", "methods"},
     "stages": {"config", "curriculum", "data", "experiments", "phrasebook", "recipe", "report", "training"},
     "methods": {"config", "curriculum"},
+    "model": set(),
     "report": {"curriculum"},
     "model": set(),
     "training": {"chance", "curriculum", "data", "model", "recipe"},

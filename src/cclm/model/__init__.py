@@ -1,0 +1,7 @@
+"""The model that is trained: a Transformer, its loss and its learning rate. torch, and nothing else of ours."""
+
+from cclm.model.loss import Losses, bits, losses
+from cclm.model.schedule import learning_rate
+from cclm.model.transformer import PAD, Shape, Transformer
+
+__all__ = ["PAD", "Losses", "Shape", "Transformer", "bits", "learning_rate", "losses"]

@@ -1,0 +1,94 @@
+"""Attention with several heads, computed in the way that suits the device."""
+
+# B batch, T queries, S keys, D model, H heads, K width of a head
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cclm.model.draws import linear
+
+
+class Attention(nn.Module):
+    """What each place of `x` gathers from `memory`; for self-attention both are the same."""
+
+    def __init__(self, width: int, heads: int, dropout: float, generator: torch.Generator) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query = linear(width, width, generator, gain=1 / math.sqrt(2))
+        self.key = linear(width, width, generator, gain=1 / math.sqrt(2))
+        self.value = linear(width, width, generator, gain=1 / math.sqrt(2))
+        self.output = linear(width, width, generator)
+
+    def forward(
+        self, x_BTD: Tensor, memory_BSD: Tensor, *, padding_BS: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """(B, T, D). Keys that are padding are not seen; with `causal`, nor are those after the query."""
+        mixed_BHTK = attend(
+            self._split(self.query(x_BTD)),
+            self._split(self.key(memory_BSD)),
+            self._split(self.value(memory_BSD)),
+            padding_BS=padding_BS,
+            causal=causal,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        mixed_BTD: Tensor = self.output(mixed_BHTK.transpose(1, 2).flatten(2))
+        return mixed_BTD
+
+    def _split(self, x_BTD: Tensor) -> Tensor:
+        batch, length, width = x_BTD.shape
+        return x_BTD.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+
+
+def attend(
+    query_BHTK: Tensor,
+    key_BHSK: Tensor,
+    value_BHSK: Tensor,
+    *,
+    padding_BS: Tensor | None,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """(B, H, T, K): the values, mixed by softmax(query . key / sqrt K)."""
+    # On a GPU the fused kernel spares the memory of (B, H, T, S) weights and the passes over it. On a CPU it gains a
+    # training step of our sizes less than a tenth, and torch takes another kernel with dropout than without; step by
+    # step, training and measuring compute alike, and what is dropped is one draw of F.dropout.
+    way = fused if query_BHTK.device.type == "cuda" else explicit
+    return way(query_BHTK, key_BHSK, value_BHSK, padding_BS=padding_BS, causal=causal, dropout=dropout)
+
+
+def explicit(
+    query_BHTK: Tensor,
+    key_BHSK: Tensor,
+    value_BHSK: Tensor,
+    *,
+    padding_BS: Tensor | None,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """Attention step by step. At least one key of each sentence must be real: every source ends with </s>."""
+    scores_BHTS = (query_BHTK / math.sqrt(query_BHTK.shape[-1])) @ key_BHSK.transpose(2, 3)
+    if padding_BS is not None:
+        scores_BHTS = scores_BHTS.masked_fill(padding_BS[:, None, None, :], -math.inf)
+    if causal:
+        later_TS = torch.ones(scores_BHTS.shape[2:], dtype=torch.bool, device=scores_BHTS.device).triu(1)
+        scores_BHTS = scores_BHTS.masked_fill(later_TS, -math.inf)
+    return F.dropout(scores_BHTS.softmax(dim=-1), dropout) @ value_BHSK
+
+
+def fused(
+    query_BHTK: Tensor,
+    key_BHSK: Tensor,
+    value_BHSK: Tensor,
+    *,
+    padding_BS: Tensor | None,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """Attention in one kernel of torch's; padding and causal are never asked for together."""
+    seen_BHTS = None if padding_BS is None else ~padding_BS[:, None, None, :]
+    return F.scaled_dot_product_attention(
+        query_BHTK, key_BHSK, value_BHSK, attn_mask=seen_BHTS, dropout_p=dropout, is_causal=causal
+    )

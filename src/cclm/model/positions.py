@@ -1,0 +1,38 @@
+"""Where a token stands: sinusoids, in fairseq's layout."""
+
+# B batch, T tokens, D model
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+FIRST = 2
+"""The position of the first token: fairseq counts from its padding id (1) plus one."""
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """(length, width), float64: row t is the token at position t + FIRST, sines in the left half, cosines in the right.
+
+    Frequencies fall geometrically from 1 to 1/10000.
+    """
+    half = width // 2
+    frequencies = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10000) / (half - 1)))
+    angles = torch.arange(FIRST, FIRST + length, dtype=torch.float64)[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+class Positions(nn.Module):
+    """Adds to each token where it stands. The table grows with the longest sentence; it is no part of the state."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self._table_TD = torch.empty(0, width)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        length, table = x_BTD.shape[1], self._table_TD
+        if length > len(table) or table.dtype != x_BTD.dtype or table.device != x_BTD.device:
+            # A power of two, so that ever longer sentences do not each make a table.
+            size = 1 << (max(length, 256) - 1).bit_length()
+            self._table_TD = sinusoids(size, x_BTD.shape[2]).to(x_BTD)
+        return x_BTD + self._table_TD[:length]

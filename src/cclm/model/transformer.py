@@ -1,0 +1,195 @@
+"""A Transformer encoder-decoder with the norm before each sublayer (Pre-LN), as the paper trains it.
+
+source --embed--> encoder --memory--> decoder <--embed-- target input
+                                         |--logits--> scores of every symbol, for every place
+"""
+
+# B batch, S source, T target, D model, V symbols
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cclm.model.attention import Attention
+from cclm.model.draws import embedding, linear
+from cclm.model.positions import Positions
+
+PAD = 0
+"""The id of padding. It stands at the end of a sentence only."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """All that decides which parameters a model has, and how much of it is dropped in training."""
+
+    source_symbols: int
+    target_symbols: int
+    layers: int
+    """Of the encoder, and as many of the decoder."""
+    heads: int
+    width: int
+    feed_forward: int
+    dropout: float
+    """Of embeddings and of what each sublayer adds."""
+    attention_dropout: float
+    """Of attention weights."""
+    activation_dropout: float
+    """Inside the feed-forward sublayers, after the ReLU."""
+    joint: bool = False
+    """One embedding for source, target and output."""
+
+    def __post_init__(self) -> None:
+        for name in ("source_symbols", "target_symbols", "layers", "heads", "width", "feed_forward"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}")
+        if self.width % 2 or self.width < 4:
+            raise ValueError(f"width must be even and at least 4, for sines and cosines; got {self.width}")
+        if self.width % self.heads:
+            raise ValueError(f"heads must divide width; got {self.heads} heads and width {self.width}")
+        if self.joint and self.source_symbols != self.target_symbols:
+            sides = f"{self.source_symbols} source and {self.target_symbols} target symbols"
+            raise ValueError(f"a joint embedding needs one vocabulary; got {sides}")
+
+
+class Transformer(nn.Module):
+    """The model; its parameters are a pure function of shape and seed.
+
+        model = Transformer(Shape(...), seed=1)
+        loss = losses(model(source_BS, target_input_BT), target_output_BT, smoothing=0.1)
+        (loss.smoothed / loss.tokens).backward()
+
+    Dropout alone draws from torch's global stream: `torch.manual_seed` before a pass decides what is dropped in it.
+    """
+
+    def __init__(self, shape: Shape, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.shape = shape
+        self.target_embedding = embedding(shape.target_symbols, shape.width, PAD, generator)
+        self.source_embedding: nn.Embedding | None = None
+        if not shape.joint:
+            self.source_embedding = embedding(shape.source_symbols, shape.width, PAD, generator)
+        self.positions = Positions(shape.width)
+        self.encoder = Encoder(shape, generator)
+        self.decoder = Decoder(shape, generator)
+
+    def forward(self, source_BS: Tensor, target_input_BT: Tensor) -> Tensor:
+        """The logits (B, T, V) of the symbol that follows each place of the target."""
+        memory_BSD, source_padding_BS = self.encode(source_BS)
+        return self.logits(self.decode(target_input_BT, memory_BSD, source_padding_BS))
+
+    def encode(self, source_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """What the encoder makes of the source (B, S, D), and where the source is padding (B, S)."""
+        padding_BS = source_BS == PAD
+        x_BSD = self._embed(self.source_embedding or self.target_embedding, source_BS)
+        return self.encoder(x_BSD, padding_BS), padding_BS
+
+    def decode(self, target_input_BT: Tensor, memory_BSD: Tensor, source_padding_BS: Tensor) -> Tensor:
+        """The states (B, T, D) of the decoder, after its last norm; place t has seen the target up to t."""
+        x_BTD = self._embed(self.target_embedding, target_input_BT)
+        states_BTD: Tensor = self.decoder(x_BTD, memory_BSD, source_padding_BS)
+        return states_BTD
+
+    def logits(self, states: Tensor) -> Tensor:
+        """(..., V) from states (..., D): the target embedding is the output projection too."""
+        return F.linear(states, self.target_embedding.weight)
+
+    def _embed(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
+        x_BTD = self.positions(table(ids_BT) * math.sqrt(self.shape.width))
+        return F.dropout(x_BTD, self.shape.dropout, self.training)
+
+
+class Encoder(nn.Module):
+    """Layers, and the norm after the last."""
+
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(shape, generator) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width)
+
+    def forward(self, x_BSD: Tensor, padding_BS: Tensor) -> Tensor:
+        for layer in self.layers:
+            x_BSD = layer(x_BSD, padding_BS)
+        normed_BSD: Tensor = self.norm(x_BSD)
+        return normed_BSD
+
+
+class Decoder(nn.Module):
+    """Layers, and the norm after the last."""
+
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(shape, generator) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width)
+
+    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, padding_BS: Tensor) -> Tensor:
+        for layer in self.layers:
+            x_BTD = layer(x_BTD, memory_BSD, padding_BS)
+        normed_BTD: Tensor = self.norm(x_BTD)
+        return normed_BTD
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention over the source, then feed-forward; each is added to what came in."""
+
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__()
+        self.dropout = shape.dropout
+        self.self_attention = Attention(shape.width, shape.heads, shape.attention_dropout, generator)
+        self.self_attention_norm = nn.LayerNorm(shape.width)
+        self.feed_forward = FeedForward(shape, generator)
+        self.feed_forward_norm = nn.LayerNorm(shape.width)
+
+    def forward(self, x_BSD: Tensor, padding_BS: Tensor) -> Tensor:
+        normed_BSD = self.self_attention_norm(x_BSD)
+        x_BSD = x_BSD + self._drop(self.self_attention(normed_BSD, normed_BSD, padding_BS=padding_BS))
+        return x_BSD + self._drop(self.feed_forward(self.feed_forward_norm(x_BSD)))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention over the source, then feed-forward; each is added to what came in."""
+
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__()
+        self.dropout = shape.dropout
+        self.self_attention = Attention(shape.width, shape.heads, shape.attention_dropout, generator)
+        self.self_attention_norm = nn.LayerNorm(shape.width)
+        self.cross_attention = Attention(shape.width, shape.heads, shape.attention_dropout, generator)
+        self.cross_attention_norm = nn.LayerNorm(shape.width)
+        self.feed_forward = FeedForward(shape, generator)
+        self.feed_forward_norm = nn.LayerNorm(shape.width)
+
+    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, padding_BS: Tensor) -> Tensor:
+        normed_BTD = self.self_attention_norm(x_BTD)
+        # Padding comes last, so the causal mask hides it from every real place.
+        x_BTD = x_BTD + self._drop(self.self_attention(normed_BTD, normed_BTD, causal=True))
+        normed_BTD = self.cross_attention_norm(x_BTD)
+        x_BTD = x_BTD + self._drop(self.cross_attention(normed_BTD, memory_BSD, padding_BS=padding_BS))
+        return x_BTD + self._drop(self.feed_forward(self.feed_forward_norm(x_BTD)))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+
+class FeedForward(nn.Module):
+    """Each place by itself: up, ReLU, down."""
+
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__()
+        self.dropout = shape.activation_dropout
+        self.inner = linear(shape.width, shape.feed_forward, generator)
+        self.outer = linear(shape.feed_forward, shape.width, generator)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        hidden_BTF = F.dropout(F.relu(self.inner(x_BTD)), self.dropout, self.training)
+        projected_BTD: Tensor = self.outer(hidden_BTF)
+        return projected_BTD

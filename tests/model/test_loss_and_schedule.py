@@ -1,0 +1,111 @@
+"""The loss against torch's, its unit, and the learning rate."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from toy_model import TARGET_OUTPUTS, padded
+
+from cclm.model import bits, learning_rate, losses
+
+
+def logits(**options: torch.dtype) -> torch.Tensor:
+    return torch.randn(3, 6, 13, generator=torch.Generator().manual_seed(1)).mul(3).to(**options)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+def test_the_smoothed_loss_and_its_gradient_are_torchs(smoothing: float) -> None:
+    target = padded(TARGET_OUTPUTS)
+    ours, theirs = (logits(dtype=torch.float64).requires_grad_() for _ in range(2))
+    loss = losses(ours, target, smoothing).smoothed
+    expected = F.cross_entropy(
+        theirs.flatten(0, 1), target.flatten(), label_smoothing=smoothing, ignore_index=0, reduction="sum"
+    )
+    loss.backward()
+    expected.backward()
+    torch.testing.assert_close(loss, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_likelihood_beside_it_is_not_smoothed(smoothing: float) -> None:
+    target = padded(TARGET_OUTPUTS)
+    expected = F.cross_entropy(logits().flatten(0, 1), target.flatten(), ignore_index=0, reduction="sum")
+    torch.testing.assert_close(losses(logits(), target, smoothing).nll, expected)
+
+
+def test_padding_is_not_counted_and_the_end_of_a_sentence_is() -> None:
+    assert losses(logits(), padded(TARGET_OUTPUTS), 0.1).tokens.item() == 3 + 6 + 2
+
+
+def test_batches_add_up() -> None:
+    target = padded(TARGET_OUTPUTS)
+    whole = losses(logits(), target, 0.1)
+    rows = [losses(logits()[i : i + 1], target[i : i + 1], 0.1) for i in range(3)]
+    for name in ("smoothed", "nll", "tokens"):
+        torch.testing.assert_close(getattr(whole, name), sum(getattr(row, name) for row in rows))
+
+
+def test_even_logits_cost_log_v_with_and_without_smoothing() -> None:
+    # Every symbol has probability 1/8, whatever the target: 3 bits a token.
+    loss = losses(torch.zeros(1, 2, 8), torch.tensor([[5, 2]]), 0.1)
+    assert bits(loss.smoothed, loss.tokens) == pytest.approx(3)
+    assert bits(loss.nll, loss.tokens) == pytest.approx(3)
+
+
+def test_a_worked_example_of_smoothing() -> None:
+    # Two symbols, p = (1/4, 3/4), target 1, e = 0.2: the target weighs 0.8 + 0.1, the other 0.1.
+    loss = losses(torch.tensor([[[1.0, 3.0]]]).log(), torch.tensor([[1]]), 0.2)
+    assert loss.smoothed.item() == pytest.approx(0.9 * math.log(4 / 3) + 0.1 * math.log(4))
+    assert loss.nll.item() == pytest.approx(math.log(4 / 3))
+
+
+def test_half_precision_logits_are_summed_in_float32() -> None:
+    half = logits(dtype=torch.bfloat16)
+    loss, expected = losses(half, padded(TARGET_OUTPUTS), 0.1), losses(half.float(), padded(TARGET_OUTPUTS), 0.1)
+    assert loss.smoothed.dtype == torch.float32
+    assert torch.equal(loss.smoothed, expected.smoothed)
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0])
+def test_smoothing_outside_its_range_is_refused(smoothing: float) -> None:
+    with pytest.raises(ValueError, match=f"label smoothing must be at least 0 and below 1; got {smoothing}"):
+        losses(logits(), padded(TARGET_OUTPUTS), smoothing)
+
+
+def test_bits_are_the_mean_over_tokens_divided_by_ln_2() -> None:
+    # 10 tokens, each of probability 1/8: 10 ln 8 nats, 3 bits a token.
+    assert bits(10 * math.log(8), 10) == pytest.approx(3)
+    assert bits(torch.tensor(10 * math.log(8)), torch.tensor(10)) == pytest.approx(3)
+
+
+def test_a_mean_over_no_tokens_is_refused() -> None:
+    with pytest.raises(ValueError, match="bits: a mean over 0 tokens; there must be at least 1"):
+        bits(0.0, torch.tensor(0))
+
+
+def test_the_learning_rate_rises_to_its_peak_and_halves_at_four_times_the_warmup() -> None:
+    rates = {step: learning_rate(step, peak=2e-4, warmup=4000) for step in (1, 2000, 4000, 16_000, 400_000)}
+    # 1/4000, a half, all, sqrt(1/4) and sqrt(1/100) of the peak
+    assert rates == pytest.approx({1: 5e-8, 2000: 1e-4, 4000: 2e-4, 16_000: 1e-4, 400_000: 2e-5})
+
+
+def test_the_learning_rate_has_one_peak() -> None:
+    rates = [learning_rate(step, peak=1, warmup=50) for step in range(1, 300)]
+    assert rates[:50] == sorted(rates[:50])
+    assert rates[49:] == sorted(rates[49:], reverse=True)
+
+
+def test_without_warmup_the_learning_rate_is_the_peak_throughout() -> None:
+    assert {learning_rate(step, peak=3e-4, warmup=0) for step in (1, 10, 10**6)} == {3e-4}
+
+
+def test_a_step_before_the_first_is_refused() -> None:
+    with pytest.raises(ValueError, match="steps count from 1; got 0"):
+        learning_rate(0, peak=1, warmup=10)
+
+
+def test_a_negative_warmup_is_refused() -> None:
+    with pytest.raises(ValueError, match="warmup must be at least 0; got -1"):
+        learning_rate(1, peak=1, warmup=-1)

@@ -22,7 +22,6 @@ MAY_IMPORT = {
     "methods": {"config", "curriculum"},
     "model": set(),
     "report": {"curriculum"},
-    "model": set(),
     "training": {"chance", "curriculum", "data", "model", "recipe"},
     "experiments": {"config", "curriculum", "data", "recipe", "training"},
     "simulate": {"chance", "config", "curriculum", "methods", "paper"},

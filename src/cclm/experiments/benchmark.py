@@ -91,19 +91,21 @@ def _train_all(recipe: Recipe, names: list[str], at_once: int, say: Callable[[st
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
-                running[waiting[0]] = _start(settings, waiting.pop(0))
+                name = waiting.pop(0)
+                running[name] = _start(settings, name)
             time.sleep(0.05)
             for name in [name for name, process in running.items() if process.poll() is not None]:
                 process = running.pop(name)
+                _, complaint = process.communicate()
                 if process.returncode:
-                    failed[name] = (process.stderr.read() if process.stderr else "").strip().splitlines()[-1:][0]
+                    failed[name] = (complaint.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
                 else:
                     say(f"bitext {name}: L* {best_loss(folder_of(recipe, name), name):.3f} bits")
     finally:
         for process in running.values():
             process.terminate()
         for process in running.values():
-            process.wait()
+            process.communicate()
     if failed:
         raise TrainingError("; ".join(f"bitext model of {name} failed: {why}" for name, why in failed.items()))
 

@@ -1,6 +1,7 @@
 """A run directory: who owns it, what stands in its files, and logs that continue to the same bytes."""
 
 import json
+import math
 import os
 import socket
 from pathlib import Path
@@ -56,7 +57,8 @@ class Log:
 
     def write(self, event: str, step: int, **facts: Any) -> None:
         """A line: what happened at which step."""
-        line = json.dumps({"event": event, "step": step, **facts}, ensure_ascii=False, allow_nan=False)
+        content = _without_nan({"event": event, "step": step, **facts})
+        line = json.dumps(content, ensure_ascii=False, allow_nan=False)
         self._file.write(line.encode() + b"\n")
         self._file.flush()
 
@@ -68,6 +70,13 @@ class Log:
     def close(self) -> None:
         """Ends writing."""
         self._file.close()
+
+
+def _without_nan(value: Any) -> Any:
+    """The value with null for every number that JSON has no word for."""
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> list[str]:

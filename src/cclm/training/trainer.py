@@ -201,13 +201,13 @@ class Trainer:
 
     def _select(self, step: int, found: dict[str, DevLoss]) -> None:
         value = metric_over(self._settings.select_on, found, self._.dev_sizes)
-        if self.progress.selected is None or value < self.progress.selected:
+        if math.isfinite(value) and (self.progress.selected is None or value < self.progress.selected):
             self.progress.selected, self.progress.selected_step = value, step
 
     def _consider_stopping(self, step: int, found: dict[str, DevLoss]) -> None:
         progress, admitted = self.progress, self._.curriculum.admitted
         value = metric_over(self._settings.stop_on, {name: found[name] for name in admitted}, self._.dev_sizes)
-        if progress.stop_best is None or value < progress.stop_best:
+        if math.isfinite(value) and (progress.stop_best is None or value < progress.stop_best):
             progress.stop_best, progress.stop_waited = value, 0
             return
         progress.stop_waited += 1

@@ -1,0 +1,268 @@
+// Curves over the steps: lines or stacked bands, labelled at their ends, read off at a moment that all charts share.
+
+const MANY = 12; // languages beyond which lines are thin, grouped by side, and named one at a time
+
+function chart(holder, data, spec, moment) {
+  const width = Math.max(holder.clientWidth || 800, 280);
+  const many = spec.languages.length > MANY;
+  const frame = {
+    left: 40, right: width - (many ? 64 : 88), top: 26, bottom: Math.max(spec.languages.length * 15, 220), many,
+  };
+  if (many) frame.bottom = 260;
+  const steps = data.rounds.steps;
+  const x = scale(Math.min(0, steps[0]), steps[steps.length - 1], frame.left, frame.right);
+  const [low, high] = spec.range(data);
+  const y = scale(low, high, frame.bottom, frame.top, spec.powers);
+  const place = (value) => Math.max(frame.top, Math.min(frame.bottom, y(Math.max(value, low))));
+  const plot = { data, spec, frame, steps, x, y: place };
+  const curves = spec.stacked ? bands(plot) : lines(plot);
+  const reading = spec.stacked || many ? null : labels(plot, curves);
+  const root = svg(
+    "svg",
+    {
+      class: `chart${many ? " many" : ""}`, viewBox: `0 0 ${width} ${frame.bottom + 34}`, width, height: frame.bottom + 34,
+      role: "img", "aria-label": `${spec.title}. ${spoken(plot)}`,
+    },
+    axes(plot, low, high),
+    svg("g", { class: "curves" }, curves.map((curve) => curve.path)),
+    spec.rule === null ? null : rule(plot),
+    arrivals(plot),
+    many && !spec.stacked ? middles(plot) : null,
+  );
+  const cross = crosshair(plot, root, curves, reading || (many ? null : bandLabels(plot, curves)));
+  if (reading) root.append(reading.group);
+  root.addEventListener("pointermove", (event) => {
+    const box = root.getBoundingClientRect();
+    const ratio = width / box.width;
+    const i = nearestRound(plot, (event.clientX - box.left) * ratio);
+    if (many) cross.highlight(nearestCurve(curves, i, (event.clientY - box.top) * ratio, plot));
+    moment.hover(i);
+  });
+  root.addEventListener("pointerleave", () => {
+    cross.highlight(null);
+    moment.hover(null);
+  });
+  holder.append(root);
+  return cross.show;
+}
+
+function axes({ steps, x, y, spec, frame }, low, high) {
+  const across = ticks(Math.min(0, steps[0]), steps[steps.length - 1], (frame.right - frame.left) / 110);
+  const up = spec.powers ? powers(low, high) : ticks(low, high, 5);
+  return svg(
+    "g",
+    { class: "axes" },
+    up.map((value) => [
+      svg("line", { class: "grid", x1: frame.left, x2: frame.right, y1: y(value), y2: y(value) }),
+      svg("text", { x: frame.left - 8, y: y(value) + 4, "text-anchor": "end" }, spec.tick(value)),
+    ]),
+    across.map((value) => svg("text", { x: x(value), y: frame.bottom + 20, "text-anchor": "middle" }, whole(value))),
+    svg("text", { x: frame.right + 8, y: frame.bottom + 20 }, frame.right - x(across[across.length - 1]) < 24 && whole(across[across.length - 1]).length > 5 ? "" : ""),
+  );
+}
+
+function powers(low, high) {
+  const first = Math.ceil(Math.log2(low) - 1e-9);
+  return Array.from({ length: Math.floor(Math.log2(high) + 1e-9) - first + 1 }, (_, i) => 2 ** (first + i));
+}
+
+function lines(plot) {
+  const { data, spec, x, y, steps, frame } = plot;
+  return spec.languages.map((number) => {
+    const language = data.languages[number];
+    const values = spec.table[number];
+    let pen = "M";
+    const route = values.map((value, i) => {
+      if (value === null) pen = "M";
+      const point = value === null ? "" : `${pen}${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`;
+      if (value !== null) pen = "L";
+      return point;
+    });
+    const colour = frame.many ? language.side || "hrl" : hue(language);
+    const style = { class: `line ${colour}`, d: route.join("") || "M0 0", "stroke-dasharray": frame.many ? null : dash(language) };
+    return { number, language, values, path: svg("path", style, svg("title", {}, language.name)), height: (i) => values[i] };
+  });
+}
+
+// Weights hold from a round to the next: bands have steps, not slopes.
+function bands(plot) {
+  const { data, spec, x, y, steps, frame } = plot;
+  const floor = steps.map(() => 0);
+  return spec.languages.map((number) => {
+    const language = data.languages[number];
+    const values = spec.table[number];
+    const bottom = floor.slice();
+    values.forEach((value, i) => (floor[i] += value || 0));
+    const top = floor.slice();
+    const edge = (side) => side.map((value, i) => [x(steps[i]), x(steps[Math.min(i + 1, steps.length - 1)]), y(value)]);
+    const out = edge(top).map(([from, to, at]) => `${from.toFixed(1)} ${at.toFixed(1)}L${to.toFixed(1)} ${at.toFixed(1)}`);
+    const back = edge(bottom).reverse();
+    const home = back.map(([from, to, at]) => `${to.toFixed(1)} ${at.toFixed(1)}L${from.toFixed(1)} ${at.toFixed(1)}`);
+    const colour = frame.many ? `${language.side || "hrl"} shade${number % 3}` : hue(language);
+    const path = svg("path", { class: `band ${colour}`, d: `M${out.join("L")}L${home.join("L")}Z` }, svg("title", {}, language.name));
+    return { number, language, values, path, height: (i) => (values[i] ? (top[i] + bottom[i]) / 2 : null) };
+  });
+}
+
+function lastOf(values) {
+  for (let i = values.length - 1; i >= 0; i--) if (values[i] !== null) return i;
+  return null;
+}
+
+function labels({ spec, frame, y }, curves) {
+  const shown = curves.filter((curve) => lastOf(curve.values) !== null);
+  return namesAt(shown, shown.map((curve) => y(curve.values[lastOf(curve.values)])), frame, spec);
+}
+
+function bandLabels({ spec, frame, y, steps }, curves) {
+  const last = steps.length - 1;
+  const shown = curves.filter((curve) => curve.height(last) !== null);
+  const reading = namesAt(shown, shown.map((curve) => y(curve.height(last))), frame, spec);
+  return reading;
+}
+
+// Names at the right end, each with a thread to its curve; the numbers are those of the moment.
+function namesAt(curves, wanted, frame, spec) {
+  const places = apart(wanted, 15, frame.top + 2, frame.bottom - 2);
+  const values = curves.map(() => svg("tspan", { class: "value", dx: 5 }));
+  const group = svg(
+    "g",
+    { class: "labels" },
+    curves.map((curve, i) => [
+      svg("path", {
+        class: `thread ${hue(curve.language)}`,
+        d: `M${frame.right + 2} ${wanted[i].toFixed(1)}L${frame.right + 12} ${places[i].toFixed(1)}h4`,
+      }),
+      svg("text", { x: frame.right + 20, y: places[i] + 4 }, svg("tspan", {}, clipped(curve.language.name, 5)), values[i]),
+    ]),
+  );
+  const show = (i) => curves.forEach((curve, k) => (values[k].textContent = short(curve.values[i], spec.digits)));
+  return { group, show };
+}
+
+const clipped = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+
+function rule({ spec, frame, y }) {
+  return svg(
+    "g",
+    { class: "rule" },
+    svg("line", { x1: frame.left, x2: frame.right, y1: y(spec.rule.value), y2: y(spec.rule.value) }),
+    svg("text", { x: frame.left + 6, y: y(spec.rule.value) - 6 }, spec.rule.label),
+  );
+}
+
+// A hairline where a language was admitted; names share a label where they would touch.
+function arrivals({ data, frame, x }) {
+  const late = data.admissions.filter((admission) => admission.step > 0);
+  const groups = [];
+  for (const admission of late) {
+    const at = x(admission.step);
+    const name = data.languages[admission.language].name;
+    const last = groups[groups.length - 1];
+    if (last && at - last.end < 8) last.names.push(name);
+    else groups.push({ at, names: [name] });
+    const group = groups[groups.length - 1];
+    group.end = group.at + 7 * groupName(group.names).length;
+  }
+  return svg(
+    "g",
+    { class: "arrivals" },
+    late.map((a) => svg("line", { x1: x(a.step), x2: x(a.step), y1: frame.top - 4, y2: frame.bottom })),
+    groups.map((group) => {
+      const left = group.end > frame.right;
+      const style = { x: left ? frame.right : group.at, y: frame.top - 10, "text-anchor": left ? "end" : "start" };
+      return svg("text", style, groupName(group.names));
+    }),
+  );
+}
+
+const groupName = (names) => (names.length > 4 ? `${names.length} languages` : names.map((n) => clipped(n, 8)).join(", "));
+
+// With very many languages: the middle one of each side, strong and named.
+function middles({ data, spec, steps, frame, x, y }) {
+  const sides = [["hrl", "HRLs"], ["lrl", "LRLs"]];
+  const found = sides.map(([side, label]) => {
+    const tables = spec.languages.filter((n) => (data.languages[n].side || "hrl") === side).map((n) => spec.table[n]);
+    const points = steps.map((_, i) => median(tables.map((values) => values[i]).filter((value) => value !== null)));
+    return { side, label, points: points.map((value, i) => [i, value]).filter(([, value]) => value !== null) };
+  }).filter(({ points }) => points.length);
+  const ends = apart(found.map(({ points }) => y(points[points.length - 1][1])), 15, frame.top, frame.bottom);
+  return svg("g", { class: "middles" }, found.map(({ side, label, points }, k) => [
+    svg("path", { class: `middle ${side}`, d: `M${points.map(([i, v]) => `${x(steps[i]).toFixed(1)} ${y(v).toFixed(1)}`).join("L")}` }),
+    svg("text", { x: frame.right + 6, y: ends[k] + 4 }, label),
+  ]));
+}
+
+function median(values) {
+  const sorted = values.sort((a, b) => a - b);
+  return sorted.length ? sorted[Math.floor((sorted.length - 1) / 2)] : null;
+}
+
+function crosshair(plot, root, curves, reading) {
+  const { spec, frame, steps, x, y } = plot;
+  const line = svg("line", { class: "crosshair", y1: frame.top, y2: frame.bottom });
+  const step = svg("text", { class: "moment", y: frame.bottom + 20, "text-anchor": "middle" });
+  const back = svg("rect", { class: "ground", y: frame.bottom + 6, height: 20 });
+  const dots = frame.many || spec.stacked ? [] : curves.map((curve) => svg("circle", { class: `dot ${hue(curve.language)}`, r: 3.5 }));
+  const name = svg("text", { class: "named" });
+  root.append(svg("g", { class: "reading" }, line, back, step, dots, name));
+  if (reading && spec.stacked) root.append(reading.group);
+  let marked = null;
+  let now = 0;
+  function tell() {
+    const value = marked && marked.values[now];
+    if (marked === null || value === null) return name.replaceChildren();
+    const right = x(steps[now]) > (frame.left + frame.right) / 2;
+    fill(name, { x: x(steps[now]) + (right ? -8 : 8), y: y(marked.height(now)) - 8, "text-anchor": right ? "end" : "start" }, []);
+    name.replaceChildren(`${marked.language.name} ${short(value, spec.digits)}`);
+  }
+  function show(i) {
+    now = i;
+    const at = x(steps[i]);
+    fill(line, { x1: at, x2: at }, []);
+    const half = 4 * whole(steps[i]).length + 6;
+    fill(step, { x: at }, []);
+    fill(back, { x: at - half, width: 2 * half }, []);
+    step.textContent = whole(steps[i]);
+    dots.forEach((dot, k) => {
+      const value = curves[k].values[i];
+      dot.toggleAttribute("hidden", value === null);
+      if (value !== null) fill(dot, { cx: at, cy: y(value) }, []);
+    });
+    if (reading) reading.show(i);
+    tell();
+  }
+  function highlight(curve) {
+    if (marked) marked.path.classList.remove("marked");
+    if (curve) curve.path.classList.add("marked");
+    if (curve && !spec.stacked) curve.path.parentNode.append(curve.path);
+    marked = curve;
+    tell();
+  }
+  return { show, highlight };
+}
+
+function nearestRound({ steps, x }, at) {
+  let [low, high] = [0, steps.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((x(steps[middle]) + x(steps[middle + 1])) / 2 < at) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function nearestCurve(curves, i, at, { y }) {
+  let [best, least] = [null, 60];
+  for (const curve of curves) {
+    const height = curve.height(i);
+    const distance = height === null ? Infinity : Math.abs(y(height) - at);
+    if (distance < least) [best, least] = [curve, distance];
+  }
+  return best;
+}
+
+function spoken({ data, spec, steps }) {
+  const ends = spec.languages.slice(0, 24).map((n) => `${data.languages[n].name} ${short(spec.table[n][lastOf(spec.table[n])], spec.digits)}`);
+  return `${spec.languages.length} languages, steps ${whole(steps[0])} to ${whole(steps[steps.length - 1])}. At the end: ${ends.join(", ")}`;
+}

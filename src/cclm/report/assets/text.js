@@ -1,0 +1,129 @@
+// What is said in words and tables: the summary, the scores, the admissions, the translations, what was run.
+
+function summary(data) {
+  const { method, steps, tokens, stopped, phase } = data.summary;
+  const amount = `${whole(steps)} steps${tokens ? ` and ${large(tokens)} target tokens` : ""}`;
+  const end = stopped
+    ? `stopped at step ${whole(stopped.step)}${stopped.reason ? `: ${stopped.reason}` : ""}`
+    : "not stopped yet";
+  const best = stopped && stopped.best !== null ? `; best checkpoint: step ${whole(stopped.best)}` : "";
+  const second = phase === null ? "" : `; second phase from step ${whole(phase)}`;
+  return `${method ? `${method}. ` : ""}${amount}; ${end}${best}${second}.`;
+}
+
+const quiet = (text) => html("p", { class: "quiet" }, text);
+
+function swatch(language) {
+  const line = svg("line", { class: `line ${hue(language)}`, x1: 0, x2: 18, y1: 6, y2: 6, "stroke-dasharray": dash(language) });
+  return svg("svg", { class: "swatch", viewBox: "0 0 18 12", width: 18, height: 12, "aria-hidden": "true" }, line);
+}
+
+function scores(data) {
+  const rows = data.languages.filter((language) => language.scores);
+  const most = Math.max(1, ...rows.map(({ scores: s }) => Math.max(s.bleu || 0, s.bleu_high || 0)));
+  const columns = [
+    ["chrF", (language) => language.scores.chrf, 1],
+    ["dev loss", (language) => language.dev_loss, 2],
+    ["bitext loss", (language) => language.benchmark, 2],
+  ].filter(([, value]) => rows.some((language) => typeof value(language) === "number"));
+  const body = [["hrl", "high-resource"], ["lrl", "low-resource"], [null, ""]].map(([side, title]) => {
+    const members = rows.filter((language) => language.side === side);
+    const head = html("tr", { class: "group" }, html("th", { colspan: String(columns.length + 3), scope: "rowgroup" }, title));
+    return members.length ? html("tbody", {}, title ? head : null, members.map((language) => scoreRow(language, most, columns))) : null;
+  });
+  const head = html(
+    "tr", {}, html("th", { scope: "col" }, "language"), html("th", { scope: "col", colspan: "2" }, "BLEU"),
+    columns.map(([title]) => html("th", { scope: "col", class: "number" }, title)),
+  );
+  return [
+    html("div", { class: "wide" }, html("table", { class: "scores" }, html("thead", {}, head), body, means(data, most, columns))),
+    rows.some(({ scores: s }) => typeof s.bleu_low === "number") ? quiet("Whiskers: confidence intervals of the BLEU score.") : null,
+    html("p", { class: "signature" }, data.scores.signature.map(([name, value]) => html("span", {}, `${name}: ${value}`))),
+  ];
+}
+
+function scoreRow(language, most, columns) {
+  const { bleu, bleu_low: low, bleu_high: high } = language.scores;
+  return html(
+    "tr", {},
+    html("th", { scope: "row" }, swatch(language), language.name),
+    html("td", { class: "number strong" }, short(bleu, 1)),
+    html("td", { class: "bar" }, bar(bleu, low, high, most, hue(language))),
+    columns.map(([, value, digits]) => html("td", { class: "number" }, short(value(language), digits))),
+  );
+}
+
+function bar(value, low, high, most, colour) {
+  const percent = (amount) => `${((100 * amount) / most).toFixed(2)}%`;
+  const whisker = typeof low === "number" && typeof high === "number";
+  return svg(
+    "svg", { class: "bar", width: "100%", height: 16, "aria-hidden": "true" },
+    svg("rect", { class: `fill ${colour}`, x: 0, y: 4, width: percent(value || 0), height: 8, rx: 1.5 }),
+    whisker ? svg("line", { class: "whisker", x1: percent(low), x2: percent(high), y1: 8, y2: 8 }) : null,
+    whisker ? [low, high].map((end) => svg("line", { class: "whisker", x1: percent(end), x2: percent(end), y1: 4.5, y2: 11.5 })) : null,
+  );
+}
+
+function means(data, most, columns) {
+  const titles = [["all", "mean of all"], ["hrl", "mean of HRLs"], ["lrl", "mean of LRLs"], ["worst", "worst"]];
+  const known = titles.filter(([name]) => typeof data.scores.means[name] === "number");
+  return html("tfoot", {}, known.map(([name, title]) => html(
+    "tr", {},
+    html("th", { scope: "row" }, title),
+    html("td", { class: "number strong" }, short(data.scores.means[name], 1)),
+    html("td", { class: "bar" }, bar(data.scores.means[name], null, null, most, "neutral")),
+    columns.map(() => html("td", {})),
+  )));
+}
+
+function admissions(data) {
+  const name = (admission) => data.languages[admission.language].name;
+  const first = data.admissions.filter((admission) => admission.step === 0);
+  const later = data.admissions.filter((admission) => admission.step > 0);
+  const waiting = data.languages.filter((_, number) => !data.arrival.has(number));
+  const reasons = [...new Set(first.map((admission) => admission.reason).filter(Boolean))];
+  const start = first.length
+    ? html("p", {}, strong(listed(first.map(name))), ` took part from the start${reasons.length ? ` (${reasons.join("; ")})` : ""}.`)
+    : null;
+  const items = later.map((admission) => html("li", {}, html("span", { class: "when" }, whole(admission.step)), sentence(admission, name(admission))));
+  const list = html("ol", { class: "admissions" }, items);
+  return [
+    start,
+    later.length > 24 ? html("details", {}, html("summary", {}, `${later.length} later admissions, one by one`), list) : list,
+    waiting.length ? html("p", {}, strong(listed(waiting.map((language) => language.name))), ` took no part${data.summary.stopped ? "" : " so far"}.`) : null,
+  ];
+}
+
+const strong = (text) => html("strong", {}, text);
+
+function sentence(admission, name) {
+  const { hrls_competence: ready, threshold, vouched, reason } = admission;
+  if (ready === null) return html("span", {}, strong(name), ` joined${reason ? `: ${reason}` : ""}.`);
+  const witnesses = listed(vouched.map(([hrl, value]) => `${hrl} (${short(value)})`));
+  const limit = threshold === null ? "" : `, at or above the threshold of ${threshold}`;
+  const by = witnesses ? `; vouched for by ${witnesses}` : "";
+  return html("span", {}, strong(name), ` joined: its HRLs-evaluated competence was ${short(ready, 3)}${limit}${by}.`);
+}
+
+function translations(data) {
+  const folded = data.translations.length > MANY;
+  return data.translations.filter(({ sentences }) => sentences.length).map(({ split, source, target, sentences }) => {
+    const title = [strong(`${source} → ${target}`), html("span", { class: "quiet" }, ` ${split}`)];
+    const texts = sentences.map((one) => html("dl", { class: "sentence" }, [
+      ["source", one.source, source], ["translation", one.translation, target], ["reference", one.reference, target],
+    ].filter(([, text]) => text !== null).map(([kind, text, code]) => html(
+      "div", { class: kind }, html("dt", {}, kind), html("dd", { dir: "auto", lang: code }, text || "(empty)"),
+    ))));
+    return html("details", { class: "passage", open: folded ? false : "" }, html("summary", {}, title), texts);
+  });
+}
+
+function whatWasRun(data) {
+  const facts = data.environment.map(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]);
+  return [
+    facts.length ? html("h3", {}, "Environment") : null,
+    facts.length ? html("dl", { class: "facts" }, facts) : null,
+    data.settings ? html("h3", {}, "Settings") : null,
+    data.settings ? html("pre", { tabindex: "0", "aria-label": "settings of the run" }, data.settings) : null,
+  ];
+}

@@ -39,6 +39,9 @@ SOURCES = {
 TRANSLATIONS = ["The weather is very good today.", "I put the book at the table.", "See you tomorrow."]
 REFERENCES = ["The weather is very nice today.", "I put the book on the table.", "See you tomorrow."]
 
+EVIL = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">'\"&amp;"
+"""A text that would become markup wherever it is not escaped."""
+
 
 @cache
 def simulated(scenario: str = "related", *changes: str) -> Outcome:
@@ -63,6 +66,29 @@ def write_run(run: Path, scenario: str = "related", *changes: str) -> Path:
     return run
 
 
+def write_evil(folder: Path) -> Path:
+    """A run in which every text tries to become markup."""
+    run = folder / EVIL.replace("/", "\\")  # no file is called so
+    probe = {"dev_loss": {EVIL: 4.0, "__proto__": 5.0}, "competence": {EVIL: 0.5}, "weights": {EVIL: 1.0}}
+    write_log(
+        run,
+        [
+            {"event": "admitted", "step": 0, "language": EVIL, "reason": EVIL},
+            {"event": "probe", "step": 100, **probe, "admitted": [EVIL]},
+            {"event": "probe", "step": 200, **probe, "admitted": [EVIL]},
+            {"event": "stopped", "step": 200, "reason": EVIL, "best": 100},
+        ],
+    )
+    (run / "config.yaml").write_text(f"# {EVIL}\n")
+    (run / "environment.json").write_text(json.dumps({EVIL: EVIL}))
+    rows = {"version": 1, "signature": {EVIL: EVIL}, "languages": {EVIL: {"bleu": 1.0}}, "means": {"all": 1.0}}
+    (run / "scores.json").write_text(json.dumps(rows))
+    (run / "translations").mkdir()
+    for kind in ("", ".source", ".reference"):
+        write_lines(run / f"translations/test.aze-eng{kind}.txt", [EVIL])
+    return run
+
+
 def events(outcome: Outcome) -> Iterator[dict[str, Any]]:
     """What the trainer would have logged of this."""
     known: set[str] = set()
@@ -80,7 +106,12 @@ def events(outcome: Outcome) -> Iterator[dict[str, Any]]:
         if losses and step % 1000 == 0:
             worst = max(losses, key=losses.__getitem__)
             validation = {"dev_loss": losses, "nll": losses, "weighted": mean, "macro": mean}
-            yield {"event": "validation", "step": step, **validation, "worst": {"language": worst, "loss": losses[worst]}}
+            yield {
+                "event": "validation",
+                "step": step,
+                **validation,
+                "worst": {"language": worst, "loss": losses[worst]},
+            }
     last = outcome.rounds[-1]["step"]
     yield {"event": "stopped", "step": last, "reason": "no better for 10 validations", "best": last - 10_000}
 

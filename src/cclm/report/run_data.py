@@ -76,13 +76,12 @@ def _languages(run: RunFiles, names: list[str], settings: Mapping[str, Any]) -> 
 
 def _sides(run: RunFiles, names: list[str], settings: Mapping[str, Any]) -> dict[str, str]:
     """Which are HRLs and which LRLs: as the graph says, else the recipe; empty where neither does."""
-    if run.graph:
-        high, low = run.graph.high_resource, run.graph.low_resource
-    else:
-        high, low = (setting(settings, "data", f"{side}_resource") or () for side in ("high", "low"))
-        high, low = (side if isinstance(side, list) else () for side in (high, low))
-    sides = {"hrl": set(map(str, high)), "lrl": set(map(str, low))}
-    return {name: side for side, members in sides.items() for name in names if name in members}
+    sides: dict[str, str] = {}
+    for side, key in (("hrl", "high_resource"), ("lrl", "low_resource")):
+        members = getattr(run.graph, key) if run.graph else setting(settings, "data", key)
+        known = set(map(str, members)) if isinstance(members, list | tuple) else set()
+        sides |= {name: side for name in names if name in known}
+    return sides
 
 
 def _families(run: RunFiles, names: list[str]) -> dict[str, int]:
@@ -122,9 +121,7 @@ def _kept(probes: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
     every = math.ceil(len(probes) / most)
     counts = [len(probe.get("admitted") or ()) for probe in probes]
     return [
-        probe
-        for i, probe in enumerate(probes)
-        if i % every == 0 or i == len(probes) - 1 or counts[i] != counts[i - 1]
+        probe for i, probe in enumerate(probes) if i % every == 0 or i == len(probes) - 1 or counts[i] != counts[i - 1]
     ]
 
 
@@ -155,7 +152,7 @@ def _threshold(run: RunFiles, settings: Mapping[str, Any]) -> float | None:
 
 
 def _summary(run: RunFiles, settings: Mapping[str, Any]) -> dict[str, Any]:
-    stopped = (run.of("stopped") or [None])[-1]
+    stopped = next(reversed(run.of("stopped")), None)
     tokens = sum(value or 0 for event in run.of("train") for value in (event.get("tokens") or {}).values())
     return {
         "method": method(settings),
@@ -170,7 +167,9 @@ def _summary(run: RunFiles, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _scores(run: RunFiles) -> dict[str, Any] | None:
     if run.scores is None:
         return None
-    means = {name: _short(value) for name, value in run.scores["means"].items() if name in ("all", "hrl", "lrl", "worst")}
+    means = {
+        name: _short(value) for name, value in run.scores["means"].items() if name in ("all", "hrl", "lrl", "worst")
+    }
     return {"means": means, "signature": list(_flat(run.scores["signature"]))}
 
 

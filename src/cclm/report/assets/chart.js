@@ -13,7 +13,8 @@ function chart(holder, data, spec, moment) {
   const x = scale(Math.min(0, steps[0]), steps[steps.length - 1], frame.left, frame.right);
   const [low, high] = spec.range(data);
   const y = scale(low, high, frame.bottom, frame.top, spec.powers);
-  const place = (value) => Math.max(frame.top, Math.min(frame.bottom, y(Math.max(value, low))));
+  // A little below the frame is enough: what lies outside is clipped.
+  const place = (value) => Math.min(frame.bottom + 20, y(Math.max(value, spec.powers ? low / 4 : low)));
   const plot = { data, spec, frame, steps, x, y: place };
   const curves = spec.stacked ? bands(plot) : lines(plot);
   const reading = spec.stacked || many ? null : labels(plot, curves);
@@ -24,11 +25,13 @@ function chart(holder, data, spec, moment) {
       role: "img", "aria-label": `${spec.title}. ${spoken(plot)}`,
     },
     axes(plot, low, high),
-    svg("g", { class: "curves" }, curves.map((curve) => curve.path)),
+    svg("clipPath", { id: `${spec.id}-frame` }, svg("rect", { x: frame.left, y: frame.top - 4, width: frame.right - frame.left + 2, height: frame.bottom - frame.top + 5 })),
+    svg("g", { class: `curves${steps.length > 150 ? " fine" : ""}`, "clip-path": `url(#${spec.id}-frame)` }, curves.map((curve) => curve.path)),
     spec.rule === null ? null : rule(plot),
     arrivals(plot),
-    many && !spec.stacked ? middles(plot) : null,
+    many ? (spec.stacked ? blocks(plot) : middles(plot)) : null,
   );
+  root.style.setProperty("--haze", String(Math.max(0.08, Math.min(0.5, 40 / spec.languages.length))));
   const cross = crosshair(plot, root, curves, reading || (many ? null : bandLabels(plot, curves)));
   if (reading) root.append(reading.group);
   root.addEventListener("pointermove", (event) => {
@@ -56,8 +59,7 @@ function axes({ steps, x, y, spec, frame }, low, high) {
       svg("line", { class: "grid", x1: frame.left, x2: frame.right, y1: y(value), y2: y(value) }),
       svg("text", { x: frame.left - 8, y: y(value) + 4, "text-anchor": "end" }, spec.tick(value)),
     ]),
-    across.map((value) => svg("text", { x: x(value), y: frame.bottom + 20, "text-anchor": "middle" }, whole(value))),
-    svg("text", { x: frame.right + 8, y: frame.bottom + 20 }, frame.right - x(across[across.length - 1]) < 24 && whole(across[across.length - 1]).length > 5 ? "" : ""),
+    across.map((value) => svg("text", { class: "across", x: x(value), y: frame.bottom + 20, "text-anchor": "middle" }, whole(value))),
   );
 }
 
@@ -111,14 +113,13 @@ function lastOf(values) {
 
 function labels({ spec, frame, y }, curves) {
   const shown = curves.filter((curve) => lastOf(curve.values) !== null);
-  return namesAt(shown, shown.map((curve) => y(curve.values[lastOf(curve.values)])), frame, spec);
+  return namesAt(shown, shown.map((curve) => Math.min(y(curve.values[lastOf(curve.values)]), frame.bottom)), frame, spec);
 }
 
 function bandLabels({ spec, frame, y, steps }, curves) {
   const last = steps.length - 1;
   const shown = curves.filter((curve) => curve.height(last) !== null);
-  const reading = namesAt(shown, shown.map((curve) => y(curve.height(last))), frame, spec);
-  return reading;
+  return namesAt(shown, shown.map((curve) => y(curve.height(last))), frame, spec);
 }
 
 // Names at the right end, each with a thread to its curve; the numbers are those of the moment.
@@ -136,7 +137,7 @@ function namesAt(curves, wanted, frame, spec) {
       svg("text", { x: frame.right + 20, y: places[i] + 4 }, svg("tspan", {}, clipped(curve.language.name, 5)), values[i]),
     ]),
   );
-  const show = (i) => curves.forEach((curve, k) => (values[k].textContent = short(curve.values[i], spec.digits)));
+  const show = (i) => curves.forEach((curve, k) => (values[k].textContent = spec.say(curve.values[i])));
   return { group, show };
 }
 
@@ -156,27 +157,26 @@ function arrivals({ data, frame, x }) {
   const late = data.admissions.filter((admission) => admission.step > 0);
   const groups = [];
   for (const admission of late) {
-    const at = x(admission.step);
-    const name = data.languages[admission.language].name;
-    const last = groups[groups.length - 1];
-    if (last && at - last.end < 8) last.names.push(name);
-    else groups.push({ at, names: [name] });
-    const group = groups[groups.length - 1];
-    group.end = group.at + 7 * groupName(group.names).length;
+    groups.push(arrival(x(admission.step), [data.languages[admission.language].name], frame));
+    while (groups.length > 1 && groups[groups.length - 1].start < groups[groups.length - 2].end + 8) {
+      const [first, second] = groups.splice(-2);
+      groups.push(arrival(first.at, [...first.names, ...second.names], frame));
+    }
   }
   return svg(
     "g",
     { class: "arrivals" },
     late.map((a) => svg("line", { x1: x(a.step), x2: x(a.step), y1: frame.top - 4, y2: frame.bottom })),
-    groups.map((group) => {
-      const left = group.end > frame.right;
-      const style = { x: left ? frame.right : group.at, y: frame.top - 10, "text-anchor": left ? "end" : "start" };
-      return svg("text", style, groupName(group.names));
-    }),
+    groups.map(({ start, label }) => svg("text", { x: start, y: frame.top - 10 }, label)),
   );
 }
 
-const groupName = (names) => (names.length > 4 ? `${names.length} languages` : names.map((n) => clipped(n, 8)).join(", "));
+// Where a label of admissions begins and ends: at its line, or as far left of it as the frame demands.
+function arrival(at, names, frame) {
+  const label = names.length > 4 ? `${names.length} languages` : names.map((name) => clipped(name, 8)).join(", ");
+  const start = Math.min(at, frame.right - 6.6 * label.length);
+  return { at, names, label, start, end: start + 6.6 * label.length };
+}
 
 // With very many languages: the middle one of each side, strong and named.
 function middles({ data, spec, steps, frame, x, y }) {
@@ -193,6 +193,18 @@ function middles({ data, spec, steps, frame, x, y }) {
   ]));
 }
 
+// Of very many bands only the sides are named, with their shares at the end.
+function blocks({ data, spec, steps, frame, y }) {
+  const last = steps.length - 1;
+  let floor = 0;
+  return svg("g", { class: "middles" }, [["hrl", "HRLs"], ["lrl", "LRLs"]].map(([side, label]) => {
+    const members = spec.languages.filter((n) => (data.languages[n].side || "hrl") === side);
+    const share = members.reduce((sum, n) => sum + (spec.table[n][last] || 0), 0);
+    floor += share;
+    return share ? svg("text", { x: frame.right + 6, y: y(floor - share / 2) + 4 }, `${label} ${spec.say(share)}`) : null;
+  }));
+}
+
 function median(values) {
   const sorted = values.sort((a, b) => a - b);
   return sorted.length ? sorted[Math.floor((sorted.length - 1) / 2)] : null;
@@ -202,10 +214,10 @@ function crosshair(plot, root, curves, reading) {
   const { spec, frame, steps, x, y } = plot;
   const line = svg("line", { class: "crosshair", y1: frame.top, y2: frame.bottom });
   const step = svg("text", { class: "moment", y: frame.bottom + 20, "text-anchor": "middle" });
-  const back = svg("rect", { class: "ground", y: frame.bottom + 6, height: 20 });
+  const across = [...root.querySelectorAll(".across")];
   const dots = frame.many || spec.stacked ? [] : curves.map((curve) => svg("circle", { class: `dot ${hue(curve.language)}`, r: 3.5 }));
   const name = svg("text", { class: "named" });
-  root.append(svg("g", { class: "reading" }, line, back, step, dots, name));
+  root.append(svg("g", { class: "reading" }, line, step, dots, name));
   if (reading && spec.stacked) root.append(reading.group);
   let marked = null;
   let now = 0;
@@ -214,19 +226,22 @@ function crosshair(plot, root, curves, reading) {
     if (marked === null || value === null) return name.replaceChildren();
     const right = x(steps[now]) > (frame.left + frame.right) / 2;
     fill(name, { x: x(steps[now]) + (right ? -8 : 8), y: y(marked.height(now)) - 8, "text-anchor": right ? "end" : "start" }, []);
-    name.replaceChildren(`${marked.language.name} ${short(value, spec.digits)}`);
+    name.replaceChildren(`${marked.language.name} ${spec.say(value)}`);
   }
   function show(i) {
     now = i;
     const at = x(steps[i]);
     fill(line, { x1: at, x2: at }, []);
-    const half = 4 * whole(steps[i]).length + 6;
     fill(step, { x: at }, []);
-    fill(back, { x: at - half, width: 2 * half }, []);
-    step.textContent = whole(steps[i]);
+    const room = 4 * whole(steps[i]).length + 26;
+    for (const tick of across) {
+      const away = Math.abs(Number(tick.getAttribute("x")) - at);
+      tick.classList.toggle("covered", away < room + 4 * tick.textContent.length);
+    }
+    step.textContent = `step ${whole(steps[i])}`;
     dots.forEach((dot, k) => {
       const value = curves[k].values[i];
-      dot.toggleAttribute("hidden", value === null);
+      dot.toggleAttribute("hidden", value === null || y(value) > frame.bottom);
       if (value !== null) fill(dot, { cx: at, cy: y(value) }, []);
     });
     if (reading) reading.show(i);
@@ -263,6 +278,6 @@ function nearestCurve(curves, i, at, { y }) {
 }
 
 function spoken({ data, spec, steps }) {
-  const ends = spec.languages.slice(0, 24).map((n) => `${data.languages[n].name} ${short(spec.table[n][lastOf(spec.table[n])], spec.digits)}`);
+  const ends = spec.languages.slice(0, 24).map((n) => `${data.languages[n].name} ${spec.say(spec.table[n][lastOf(spec.table[n])])}`);
   return `${spec.languages.length} languages, steps ${whole(steps[0])} to ${whole(steps[steps.length - 1])}. At the end: ${ends.join(", ")}`;
 }

@@ -9,7 +9,7 @@ function fill(node, attributes, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, typeof value === "number" ? String(Math.round(value * 10) / 10) : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
   return node;
 }
 
@@ -39,10 +39,11 @@ function listed(names) {
   return names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
 }
 
-// The class that gives a language its colour; its HRL's hue, lighter and dashed for the LRLs near it.
+// The classes that give a language its colour: its HRL's hue, lighter for the LRLs near it, each in a shade of its own.
 function hue(language) {
-  if (language.family < 0) return "neutral";
-  return `${language.side === "lrl" ? "l" : "h"}${language.family % 8}`;
+  const shade = language.side === "lrl" || language.family < 0 ? ` v${Math.max(language.variant - 1, 0) % 3}` : "";
+  if (language.family < 0) return `neutral${shade}`;
+  return `${language.side === "lrl" ? "l" : "h"}${language.family % 8}${shade}`;
 }
 
 function dash(language) {

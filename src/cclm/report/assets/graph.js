@@ -27,13 +27,14 @@ function languageGraph(holder, data) {
   const root = svg(
     "svg",
     { class: "graph", viewBox: `0 0 ${width} ${height}`, width, height, role: "img" },
-    svg("text", { class: "side", x: at.hrl, y: 14, "text-anchor": "middle" }, "high-resource"),
+    svg("text", { class: "side", x: Math.max(at.hrl, 40), y: 14, "text-anchor": "middle" }, "high-resource"),
     svg("text", { class: "side", x: at.lrl, y: 14, "text-anchor": "middle" }, "low-resource"),
     edges.flatMap(({ faint }) => faint),
     edges.flatMap(({ strong }) => strong),
     nodes.map((one) => one.group),
   );
   holder.append(root);
+  setTimeout(() => root.classList.add("alive"), 100); // the first state is there at once, later ones fade in
   return (i) => {
     const said = nodes.map((one) => one.show(i)).filter(Boolean);
     lrls.forEach((lrl, j) => edges[j].strong.forEach((one) => one.classList.toggle("open", admittedAt(data, lrl, i))));

@@ -1,6 +1,8 @@
 // The page. `draw(data)` draws everything from one object, and may be called again with a newer one.
 
 let redraw = null; // what to do when the window changes, or nothing
+let standing = null; // the step at which the reader left the slider; null at the end, where new rounds are followed
+let listening = new AbortController();
 
 function draw(data) {
   const page = document.getElementById("page");
@@ -39,14 +41,17 @@ function section(id, title, content) {
 function moments(data) {
   const last = data.rounds.steps.length - 1;
   const first = last >= 0 && data.rounds.steps[0] === 0 ? 0 : -1;
-  const moment = { first, last, at: last, hovered: null, shows: [], fixed: 0, timer: null, listeners: new AbortController() };
+  const left = standing === null ? -1 : data.rounds.steps.findIndex((step) => step >= standing);
+  const at = standing === 0 ? first : left < 0 ? last : left;
+  const moment = { first, last, at, hovered: null, shows: [], fixed: 0, timer: null };
   moment.tell = () => moment.shows.forEach((show) => show(moment.hovered === null ? moment.at : moment.hovered));
   moment.hover = (i) => {
-    if (moment.hovered !== i) moment.hovered = i;
+    moment.hovered = i;
     moment.tell();
   };
   moment.go = (i) => {
     moment.at = Math.max(first, Math.min(last, i));
+    standing = moment.at === last ? null : stepAt(data, moment.at);
     moment.tell();
   };
   // From one admission to the next or the one before.
@@ -56,15 +61,15 @@ function moments(data) {
     moment.go(stops.find((i) => way * (i - moment.at) > 0) ?? moment.at);
   };
   moment.keys = (target) => {
-    if (moments.current) moments.current.abort();
-    moments.current = moment.listeners;
+    listening.abort(); // those of an older drawing
+    listening = new AbortController();
     target.addEventListener("keydown", (event) => {
       const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!way || event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input, pre, .wide")) return;
+      if (!way || event.altKey || event.ctrlKey || event.metaKey || event.target.closest?.("input, pre, .wide")) return;
       event.preventDefault();
       if (event.shiftKey) moment.jump(way);
       else moment.go(moment.at + way);
-    }, { signal: moment.listeners.signal });
+    }, { signal: listening.signal });
   };
   return moment;
 }
@@ -159,7 +164,8 @@ function charts(data) {
   };
   const top = extent(competence)[1];
   const fraction = (value) => (value >= 1 || value === 0 ? String(value) : value >= 0.1 ? String(Number(value.toPrecision(3))) : `1/${Math.round(1 / value)}`);
-  const common = { rule: null, digits: 2, tick: String, powers: false, stacked: false };
+  const percent = (value) => `${Math.round(value * 100)} %`;
+  const common = { rule: null, say: short, tick: String, powers: false, stacked: false };
   const threshold = data.threshold === null ? null : { value: data.threshold, label: `threshold ${data.threshold}` };
   return [
     { ...common, id: "competence", title: "Competence", table: competence, languages: known(competence), powers: top > 2.5, tick: top > 2.5 ? fraction : String,
@@ -168,7 +174,7 @@ function charts(data) {
     { ...common, id: "hrls-competence", title: "HRLs-evaluated competence", table: ready, languages: known(ready), rule: threshold,
       note: "How ready each low-resource language is, by the competence of the high-resource languages like it.",
       range: () => [0, Math.max(1, (data.threshold || 0) * 1.05, extent(ready)[1] * 1.05)] },
-    { ...common, id: "weights", title: "Sampling weights", table: weights, languages: known(weights), stacked: true, tick: (value) => `${Math.round(value * 100)} %`,
+    { ...common, id: "weights", title: "Sampling weights", table: weights, languages: known(weights), stacked: true, tick: percent, say: (value) => (value === null ? "–" : percent(value)),
       note: "The share of training that each language gets.", range: () => [0, 1] },
     { ...common, id: "dev-loss", title: "Dev loss", table: loss, languages: known(loss), note: "Bits a target token, on the probe's sentences.",
       range: () => { const [low, high] = extent(loss); return [Math.floor(low), Math.max(Math.ceil(high), Math.floor(low) + 1)]; } },

@@ -24,20 +24,25 @@ function scores(data) {
   const columns = [
     ["chrF", (language) => language.scores.chrf, 1],
     ["dev loss", (language) => language.dev_loss, 2],
-    ["bitext loss", (language) => language.benchmark, 2],
+    ["L*", (language) => language.benchmark, 2],
   ].filter(([, value]) => rows.some((language) => typeof value(language) === "number"));
   const body = [["hrl", "high-resource"], ["lrl", "low-resource"], [null, ""]].map(([side, title]) => {
     const members = rows.filter((language) => language.side === side);
     const head = html("tr", { class: "group" }, html("th", { colspan: String(columns.length + 3), scope: "rowgroup" }, title));
     return members.length ? html("tbody", {}, title ? head : null, members.map((language) => scoreRow(language, most, columns))) : null;
   });
+  const legend = [
+    rows.some(({ scores: s }) => typeof s.bleu_low === "number") ? "whiskers: confidence interval of BLEU" : "",
+    columns.some(([title]) => title === "dev loss") ? "dev loss: bits a token at the last validation" : "",
+    columns.some(([title]) => title === "L*") ? "L*: that of the language's own bitext model" : "",
+  ].filter(Boolean);
   const head = html(
     "tr", {}, html("th", { scope: "col" }, "language"), html("th", { scope: "col", colspan: "2" }, "BLEU"),
     columns.map(([title]) => html("th", { scope: "col", class: "number" }, title)),
   );
   return [
-    html("div", { class: "wide" }, html("table", { class: "scores" }, html("thead", {}, head), body, means(data, most, columns))),
-    rows.some(({ scores: s }) => typeof s.bleu_low === "number") ? quiet("Whiskers: confidence intervals of the BLEU score.") : null,
+    html("div", { class: rows.length > 40 ? "wide tall" : "wide", tabindex: "0", role: "region", "aria-label": "scores" }, html("table", { class: "scores" }, html("thead", {}, head), body, means(data, most, columns))),
+    legend.length ? quiet(`${legend.join("; ")}.`) : null,
     html("p", { class: "signature" }, data.scores.signature.map(([name, value]) => html("span", {}, `${name}: ${value}`))),
   ];
 }

@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="no chromium on the PATH to draw the page with"),
 ]
-CHARTS = ("competence", "hrls-competence", "weights", "dev-loss")
 
 
 class Drawn(HTMLParser):
@@ -99,7 +98,14 @@ def test_a_thousand_languages_can_be_drawn(tmp_path: Path) -> None:
     assert found.curves == {"competence": 1000, "hrls-competence": 900, "weights": 1000, "dev-loss": 1000}
 
 
-@pytest.mark.parametrize("first", [[], [{"event": "probe", "step": 100, "dev_loss": {"aze": 4.0}}]])
+@pytest.mark.parametrize(
+    "first",
+    [
+        [],
+        [{"event": "probe", "step": 100, "dev_loss": {"aze": 4.0}}],
+        [{"event": "probe", "step": 0, "dev_loss": {"aze": 4.0, "bel": None}}],
+    ],
+)
 def test_a_run_that_has_just_begun_says_what_is_not_there_yet(tmp_path: Path, first: list[dict[str, object]]) -> None:
     write_log(tmp_path, first)
     found = drawn(write_report(tmp_path))

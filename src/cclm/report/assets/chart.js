@@ -31,7 +31,7 @@ function chart(holder, data, spec, moment) {
     arrivals(plot),
     many ? (spec.stacked ? blocks(plot) : middles(plot)) : null,
   );
-  root.style.setProperty("--haze", String(Math.max(0.08, Math.min(0.5, 40 / spec.languages.length))));
+  root.style.setProperty("--haze", String(Math.max(0.14, Math.min(0.5, 40 / spec.languages.length))));
   const cross = crosshair(plot, root, curves, reading || (many ? null : bandLabels(plot, curves)));
   if (reading) root.append(reading.group);
   root.addEventListener("pointermove", (event) => {
@@ -153,8 +153,8 @@ function rule({ spec, frame, y }) {
 }
 
 // A hairline where a language was admitted; names share a label where they would touch.
-function arrivals({ data, frame, x }) {
-  const late = data.admissions.filter((admission) => admission.step > 0);
+function arrivals({ data, steps, frame, x }) {
+  const late = data.admissions.filter(({ step }) => step > 0 && step <= steps[steps.length - 1]);
   const groups = [];
   for (const admission of late) {
     groups.push(arrival(x(admission.step), [data.languages[admission.language].name], frame));

@@ -32,7 +32,7 @@ function scores(data) {
     return members.length ? html("tbody", {}, title ? head : null, members.map((language) => scoreRow(language, most, columns))) : null;
   });
   const legend = [
-    rows.some(({ scores: s }) => typeof s.bleu_low === "number") ? "whiskers: confidence interval of BLEU" : "",
+    rows.some(({ scores: s }) => typeof s.bleu_low === "number") ? "Whiskers: confidence interval of BLEU" : "",
     columns.some(([title]) => title === "dev loss") ? "dev loss: bits a token at the last validation" : "",
     columns.some(([title]) => title === "L*") ? "L*: that of the language's own bitext model" : "",
   ].filter(Boolean);
@@ -42,7 +42,7 @@ function scores(data) {
   );
   return [
     html("div", { class: rows.length > 40 ? "wide tall" : "wide", tabindex: "0", role: "region", "aria-label": "scores" }, html("table", { class: "scores" }, html("thead", {}, head), body, means(data, most, columns))),
-    legend.length ? quiet(`${legend.join("; ")}.`) : null,
+    legend.length ? html("p", { class: "quiet legend" }, `${legend.join("; ")}.`) : null,
     html("p", { class: "signature" }, data.scores.signature.map(([name, value]) => html("span", {}, `${name}: ${value}`))),
   ];
 }
@@ -88,16 +88,32 @@ function admissions(data) {
   const waiting = data.languages.filter((_, number) => !data.arrival.has(number));
   const reasons = [...new Set(first.map((admission) => admission.reason).filter(Boolean))];
   const start = first.length
-    ? html("p", {}, strong(listed(first.map(name))), ` took part from the start${reasons.length ? ` (${reasons.join("; ")})` : ""}.`)
+    ? html("p", {}, strong(counted(first.map(name))), ` took part from the start${reasons.length ? ` (${reasons.join("; ")})` : ""}.`)
     : null;
-  const items = later.map((admission) => html("li", {}, html("span", { class: "when" }, whole(admission.step)), sentence(admission, name(admission))));
+  const items = together(later).map((group) => html(
+    "li", {}, html("span", { class: "when" }, whole(group[0].step)), sentence(group[0], counted(group.map(name))),
+  ));
   const list = html("ol", { class: "admissions" }, items);
   return [
     start,
-    later.length > 24 ? html("details", {}, html("summary", {}, `${later.length} later admissions, one by one`), list) : list,
-    waiting.length ? html("p", {}, strong(listed(waiting.map((language) => language.name))), ` took no part${data.summary.stopped ? "" : " so far"}.`) : null,
+    items.length > 24 ? html("details", {}, html("summary", {}, `${items.length} later admissions, one by one`), list) : list,
+    waiting.length ? html("p", {}, strong(counted(waiting.map((language) => language.name))), ` took no part${data.summary.stopped ? "" : " so far"}.`) : null,
   ];
 }
+
+// Those who came at one step for one reason share a sentence.
+function together(admitted) {
+  const groups = [];
+  for (const admission of admitted) {
+    const last = groups[groups.length - 1];
+    const same = last && last[0].step === admission.step && last[0].reason === admission.reason;
+    if (same && admission.hrls_competence === null) last.push(admission);
+    else groups.push([admission]);
+  }
+  return groups;
+}
+
+const counted = (names) => (names.length > 24 ? `${whole(names.length)} languages` : listed(names));
 
 const strong = (text) => html("strong", {}, text);
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from made_run import EVIL, events, simulated, write_evil, write_lines, write_log, write_run
 
-from cclm.report.page import asset, embedded, write_report
+from cclm.report.page import SCRIPTS, asset, embedded, write_report
 from cclm.report.run_data import MOST_ROUNDS, run_data
 from cclm.report.run_files import read_run
 
@@ -75,7 +75,7 @@ def test_only_the_page_s_own_style_and_script_may_act(tmp_path: Path) -> None:
 
 
 def test_scripts_turn_no_text_into_markup() -> None:
-    for name in ("elements.js", "chart.js", "graph.js", "text.js", "page.js"):
+    for name in SCRIPTS:
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(", asset(name))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from cclm.report.run_data import run_data
 from cclm.report.run_files import read_run
 
-SCRIPTS = ("elements.js", "chart.js", "graph.js", "text.js", "page.js")
+SCRIPTS = ("elements.js", "chart.js", "reading.js", "curves.js", "graph.js", "player.js", "text.js", "page.js")
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">

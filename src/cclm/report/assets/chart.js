@@ -11,7 +11,7 @@ function chart(holder, data, spec, moment) {
   if (many) frame.bottom = 260;
   const steps = data.rounds.steps;
   const x = scale(Math.min(0, steps[0]), steps[steps.length - 1], frame.left, frame.right);
-  const [low, high] = spec.range(data);
+  const [low, high] = spec.range;
   const y = scale(low, high, frame.bottom, frame.top, spec.powers);
   // A little below the frame is enough: what lies outside is clipped.
   const place = (value) => Math.min(frame.bottom + 20, y(Math.max(value, spec.powers ? low / 4 : low)));
@@ -21,12 +21,18 @@ function chart(holder, data, spec, moment) {
   const root = svg(
     "svg",
     {
-      class: `chart${many ? " many" : ""}`, viewBox: `0 0 ${width} ${frame.bottom + 34}`, width, height: frame.bottom + 34,
-      role: "img", "aria-label": `${spec.title}. ${spoken(plot)}`,
+      class: `chart${many ? " many" : ""}`, viewBox: `0 0 ${width} ${frame.bottom + 34}`,
+      width, height: frame.bottom + 34, role: "img", "aria-label": `${spec.title}. ${spoken(plot)}`,
     },
     axes(plot, low, high),
-    svg("clipPath", { id: `${spec.id}-frame` }, svg("rect", { x: frame.left, y: frame.top - 4, width: frame.right - frame.left + 2, height: frame.bottom - frame.top + 5 })),
-    svg("g", { class: `curves${steps.length > 150 ? " fine" : ""}`, "clip-path": `url(#${spec.id}-frame)` }, curves.map((curve) => curve.path)),
+    svg("clipPath", { id: `${spec.id}-frame` }, svg("rect", {
+      x: frame.left, y: frame.top - 4, width: frame.right - frame.left + 2, height: frame.bottom - frame.top + 5,
+    })),
+    svg(
+      "g",
+      { class: `curves${steps.length > 150 ? " fine" : ""}`, "clip-path": `url(#${spec.id}-frame)` },
+      curves.map((curve) => curve.path),
+    ),
     spec.rule === null ? null : rule(plot),
     arrivals(plot),
     many ? (spec.stacked ? blocks(plot) : middles(plot)) : null,
@@ -59,7 +65,10 @@ function axes({ steps, x, y, spec, frame }, low, high) {
       svg("line", { class: "grid", x1: frame.left, x2: frame.right, y1: y(value), y2: y(value) }),
       svg("text", { x: frame.left - 8, y: y(value) + 4, "text-anchor": "end" }, spec.tick(value)),
     ]),
-    across.map((value) => svg("text", { class: "across", x: x(value), y: frame.bottom + 20, "text-anchor": "middle" }, whole(value))),
+    across.map((value) => {
+      const style = { class: "across", x: x(value), y: frame.bottom + 20, "text-anchor": "middle" };
+      return svg("text", style, whole(value));
+    }),
   );
 }
 
@@ -81,8 +90,10 @@ function lines(plot) {
       return point;
     });
     const colour = frame.many ? language.side || "hrl" : hue(language);
-    const style = { class: `line ${colour}`, d: route.join("") || "M0 0", "stroke-dasharray": frame.many ? null : dash(language) };
-    return { number, language, values, path: svg("path", style, svg("title", {}, language.name)), height: (i) => values[i] };
+    const dashes = frame.many ? null : dash(language);
+    const style = { class: `line ${colour}`, d: route.join("") || "M0 0", "stroke-dasharray": dashes };
+    const path = svg("path", style, svg("title", {}, language.name));
+    return { number, language, values, path, height: (i) => values[i] };
   });
 }
 
@@ -97,51 +108,15 @@ function bands(plot) {
     values.forEach((value, i) => (floor[i] += value || 0));
     const top = floor.slice();
     const edge = (side) => side.map((value, i) => [x(steps[i]), x(steps[Math.min(i + 1, steps.length - 1)]), y(value)]);
-    const out = edge(top).map(([from, to, at]) => `${from.toFixed(1)} ${at.toFixed(1)}L${to.toFixed(1)} ${at.toFixed(1)}`);
-    const back = edge(bottom).reverse();
-    const home = back.map(([from, to, at]) => `${to.toFixed(1)} ${at.toFixed(1)}L${from.toFixed(1)} ${at.toFixed(1)}`);
+    const stretch = (from, to, at) => `${from.toFixed(1)} ${at.toFixed(1)}L${to.toFixed(1)} ${at.toFixed(1)}`;
+    const out = edge(top).map(([from, to, at]) => stretch(from, to, at));
+    const home = edge(bottom).reverse().map(([from, to, at]) => stretch(to, from, at));
     const colour = frame.many ? `${language.side || "hrl"} shade${number % 3}` : hue(language);
-    const path = svg("path", { class: `band ${colour}`, d: `M${out.join("L")}L${home.join("L")}Z` }, svg("title", {}, language.name));
+    const style = { class: `band ${colour}`, d: `M${out.join("L")}L${home.join("L")}Z` };
+    const path = svg("path", style, svg("title", {}, language.name));
     return { number, language, values, path, height: (i) => (values[i] ? (top[i] + bottom[i]) / 2 : null) };
   });
 }
-
-function lastOf(values) {
-  for (let i = values.length - 1; i >= 0; i--) if (values[i] !== null) return i;
-  return null;
-}
-
-function labels({ spec, frame, y }, curves) {
-  const shown = curves.filter((curve) => lastOf(curve.values) !== null);
-  return namesAt(shown, shown.map((curve) => Math.min(y(curve.values[lastOf(curve.values)]), frame.bottom)), frame, spec);
-}
-
-function bandLabels({ spec, frame, y, steps }, curves) {
-  const last = steps.length - 1;
-  const shown = curves.filter((curve) => curve.height(last) !== null);
-  return namesAt(shown, shown.map((curve) => y(curve.height(last))), frame, spec);
-}
-
-// Names at the right end, each with a thread to its curve; the numbers are those of the moment.
-function namesAt(curves, wanted, frame, spec) {
-  const places = apart(wanted, 15, frame.top + 2, frame.bottom - 2);
-  const values = curves.map(() => svg("tspan", { class: "value", dx: 5 }));
-  const group = svg(
-    "g",
-    { class: "labels" },
-    curves.map((curve, i) => [
-      svg("path", {
-        class: `thread ${hue(curve.language)}`,
-        d: `M${frame.right + 2} ${wanted[i].toFixed(1)}L${frame.right + 12} ${places[i].toFixed(1)}h4`,
-      }),
-      svg("text", { x: frame.right + 20, y: places[i] + 4 }, svg("tspan", {}, clipped(curve.language.name, 5)), values[i]),
-    ]),
-  );
-  const show = (i) => curves.forEach((curve, k) => (values[k].textContent = spec.say(curve.values[i])));
-  return { group, show };
-}
-
-const clipped = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
 function rule({ spec, frame, y }) {
   return svg(
@@ -187,8 +162,9 @@ function middles({ data, spec, steps, frame, x, y }) {
     return { side, label, points: points.map((value, i) => [i, value]).filter(([, value]) => value !== null) };
   }).filter(({ points }) => points.length);
   const ends = apart(found.map(({ points }) => y(points[points.length - 1][1])), 15, frame.top, frame.bottom);
+  const at = ([i, value]) => `${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`;
   return svg("g", { class: "middles" }, found.map(({ side, label, points }, k) => [
-    svg("path", { class: `middle ${side}`, d: `M${points.map(([i, v]) => `${x(steps[i]).toFixed(1)} ${y(v).toFixed(1)}`).join("L")}` }),
+    svg("path", { class: `middle ${side}`, d: `M${points.map(at).join("L")}` }),
     svg("text", { x: frame.right + 6, y: ends[k] + 4 }, label),
   ]));
 }
@@ -201,83 +177,12 @@ function blocks({ data, spec, steps, frame, y }) {
     const members = spec.languages.filter((n) => (data.languages[n].side || "hrl") === side);
     const share = members.reduce((sum, n) => sum + (spec.table[n][last] || 0), 0);
     floor += share;
-    return share ? svg("text", { x: frame.right + 6, y: y(floor - share / 2) + 4 }, `${label} ${spec.say(share)}`) : null;
+    const place = { x: frame.right + 6, y: y(floor - share / 2) + 4 };
+    return share ? svg("text", place, `${label} ${spec.say(share)}`) : null;
   }));
 }
 
 function median(values) {
   const sorted = values.sort((a, b) => a - b);
   return sorted.length ? sorted[Math.floor((sorted.length - 1) / 2)] : null;
-}
-
-function crosshair(plot, root, curves, reading) {
-  const { spec, frame, steps, x, y } = plot;
-  const line = svg("line", { class: "crosshair", y1: frame.top, y2: frame.bottom });
-  const step = svg("text", { class: "moment", y: frame.bottom + 20, "text-anchor": "middle" });
-  const across = [...root.querySelectorAll(".across")];
-  const dots = frame.many || spec.stacked ? [] : curves.map((curve) => svg("circle", { class: `dot ${hue(curve.language)}`, r: 3.5 }));
-  const name = svg("text", { class: "named" });
-  root.append(svg("g", { class: "reading" }, line, step, dots, name));
-  if (reading && spec.stacked) root.append(reading.group);
-  let marked = null;
-  let now = 0;
-  function tell() {
-    const value = marked && marked.values[now];
-    if (marked === null || value === null) return name.replaceChildren();
-    const right = x(steps[now]) > (frame.left + frame.right) / 2;
-    fill(name, { x: x(steps[now]) + (right ? -8 : 8), y: y(marked.height(now)) - 8, "text-anchor": right ? "end" : "start" }, []);
-    name.replaceChildren(`${marked.language.name} ${spec.say(value)}`);
-  }
-  function show(i) {
-    now = i;
-    const at = x(steps[i]);
-    fill(line, { x1: at, x2: at }, []);
-    fill(step, { x: at }, []);
-    const room = 4 * whole(steps[i]).length + 26;
-    for (const tick of across) {
-      const away = Math.abs(Number(tick.getAttribute("x")) - at);
-      tick.classList.toggle("covered", away < room + 4 * tick.textContent.length);
-    }
-    step.textContent = `step ${whole(steps[i])}`;
-    dots.forEach((dot, k) => {
-      const value = curves[k].values[i];
-      dot.toggleAttribute("hidden", value === null || y(value) > frame.bottom);
-      if (value !== null) fill(dot, { cx: at, cy: y(value) }, []);
-    });
-    if (reading) reading.show(i);
-    tell();
-  }
-  function highlight(curve) {
-    if (marked) marked.path.classList.remove("marked");
-    if (curve) curve.path.classList.add("marked");
-    if (curve && !spec.stacked) curve.path.parentNode.append(curve.path);
-    marked = curve;
-    tell();
-  }
-  return { show, highlight };
-}
-
-function nearestRound({ steps, x }, at) {
-  let [low, high] = [0, steps.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((x(steps[middle]) + x(steps[middle + 1])) / 2 < at) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-function nearestCurve(curves, i, at, { y }) {
-  let [best, least] = [null, 60];
-  for (const curve of curves) {
-    const height = curve.height(i);
-    const distance = height === null ? Infinity : Math.abs(y(height) - at);
-    if (distance < least) [best, least] = [curve, distance];
-  }
-  return best;
-}
-
-function spoken({ data, spec, steps }) {
-  const ends = spec.languages.slice(0, 24).map((n) => `${data.languages[n].name} ${spec.say(spec.table[n][lastOf(spec.table[n])])}`);
-  return `${spec.languages.length} languages, steps ${whole(steps[0])} to ${whole(steps[steps.length - 1])}. At the end: ${ends.join(", ")}`;
 }

@@ -73,9 +73,9 @@ function edgesTo({ data, size, places }, lrl, j) {
       },
       svg("title", {}, names),
     );
-    if (!near) return faint.push(path);
-    strong.push(path);
-    if (size === SIZES[0]) strong.push(...similarityLabel([x1 + size.radius, y1], [x2 - size.radius, y2], similarity[j][i]));
+    (near ? strong : faint).push(path);
+    if (!near || size !== SIZES[0]) return;
+    strong.push(...similarityLabel([x1 + size.radius, y1], [x2 - size.radius, y2], similarity[j][i]));
   });
   return { faint, strong };
 }
@@ -98,8 +98,10 @@ function node({ data, size, inside, places }, number) {
   const line = Math.max(size.radius / 8, 1.5);
   const turn = 2 * Math.PI * (size.radius - line / 2);
   const round = { cx: x, cy: y, r: size.radius - line / 2 };
-  const ring = svg("circle", { class: `ring ${hue(language)}`, ...round, "stroke-width": line, transform: `rotate(-90 ${x} ${y})` });
-  const value = svg("text", { class: "readiness", x: x + size.radius + 10 + (inside ? 0 : 8 * Math.min(language.name.length, 14)), y: y + 4 });
+  const top = { "stroke-width": line, transform: `rotate(-90 ${x} ${y})` }; // where the ring begins
+  const ring = svg("circle", { class: `ring ${hue(language)}`, ...round, ...top });
+  const beside = inside ? 0 : 8 * Math.min(language.name.length, 14);
+  const value = svg("text", { class: "readiness", x: x + size.radius + 10 + beside, y: y + 4 });
   const away = size.radius + 6;
   const name = inside
     ? { x, "text-anchor": "middle" }
@@ -109,7 +111,12 @@ function node({ data, size, inside, places }, number) {
     { class: `node ${low ? "lrl" : "hrl"}${inside ? " inside" : ""}` },
     svg("circle", { class: `disc ${hue(language)}`, ...round, "stroke-width": line }),
     low ? ring : null,
-    svg("text", { class: "name", ...name, y: y + size.font * 0.35, "font-size": size.font }, clipped(language.name, 14), svg("title", {}, language.name)),
+    svg(
+      "text",
+      { class: "name", ...name, y: y + size.font * 0.35, "font-size": size.font },
+      clipped(language.name, 14),
+      svg("title", {}, language.name),
+    ),
     low ? value : null,
   );
   const show = (i) => {

@@ -14,11 +14,13 @@ function summary(data) {
 const quiet = (text) => html("p", { class: "quiet" }, text);
 
 function swatch(language) {
-  const line = svg("line", { class: `line ${hue(language)}`, x1: 0, x2: 18, y1: 6, y2: 6, "stroke-dasharray": dash(language) });
+  const place = { x1: 0, x2: 18, y1: 6, y2: 6 };
+  const line = svg("line", { class: `line ${hue(language)}`, ...place, "stroke-dasharray": dash(language) });
   return svg("svg", { class: "swatch", viewBox: "0 0 18 12", width: 18, height: 12, "aria-hidden": "true" }, line);
 }
 
 function scores(data) {
+  if (!data.scores) return quiet("No scores yet.");
   const rows = data.languages.filter((language) => language.scores);
   const most = Math.max(1, ...rows.map(({ scores: s }) => Math.max(s.bleu || 0, s.bleu_high || 0)));
   const columns = [
@@ -28,8 +30,10 @@ function scores(data) {
   ].filter(([, value]) => rows.some((language) => typeof value(language) === "number"));
   const body = [["hrl", "high-resource"], ["lrl", "low-resource"], [null, ""]].map(([side, title]) => {
     const members = rows.filter((language) => language.side === side);
-    const head = html("tr", { class: "group" }, html("th", { colspan: String(columns.length + 3), scope: "rowgroup" }, title));
-    return members.length ? html("tbody", {}, title ? head : null, members.map((language) => scoreRow(language, most, columns))) : null;
+    if (!members.length) return null;
+    const cell = html("th", { colspan: String(columns.length + 3), scope: "rowgroup" }, title);
+    const lines = members.map((language) => scoreRow(language, most, columns));
+    return html("tbody", {}, title ? html("tr", { class: "group" }, cell) : null, lines);
   });
   const legend = [
     rows.some(({ scores: s }) => typeof s.bleu_low === "number") ? "Whiskers: confidence interval of BLEU" : "",
@@ -40,10 +44,13 @@ function scores(data) {
     "tr", {}, html("th", { scope: "col" }, "language"), html("th", { scope: "col", colspan: "2" }, "BLEU"),
     columns.map(([title]) => html("th", { scope: "col", class: "number" }, title)),
   );
+  const table = html("table", { class: "scores" }, html("thead", {}, head), body, means(data, most, columns));
+  const box = { class: rows.length > 40 ? "wide tall" : "wide", tabindex: "0", role: "region", "aria-label": "scores" };
+  const signature = data.scores.signature.map(([name, value]) => html("span", {}, `${name}: ${value}`));
   return [
-    html("div", { class: rows.length > 40 ? "wide tall" : "wide", tabindex: "0", role: "region", "aria-label": "scores" }, html("table", { class: "scores" }, html("thead", {}, head), body, means(data, most, columns))),
+    html("div", box, table),
     legend.length ? html("p", { class: "quiet legend" }, `${legend.join("; ")}.`) : null,
-    html("p", { class: "signature" }, data.scores.signature.map(([name, value]) => html("span", {}, `${name}: ${value}`))),
+    html("p", { class: "signature" }, signature),
   ];
 }
 
@@ -60,12 +67,12 @@ function scoreRow(language, most, columns) {
 
 function bar(value, low, high, most, colour) {
   const percent = (amount) => `${((100 * amount) / most).toFixed(2)}%`;
+  const stroke = (x1, x2, y1, y2) => svg("line", { class: "whisker", x1: percent(x1), x2: percent(x2), y1, y2 });
   const whisker = typeof low === "number" && typeof high === "number";
   return svg(
     "svg", { class: "bar", width: "100%", height: 16, "aria-hidden": "true" },
     svg("rect", { class: `fill ${colour}`, x: 0, y: 4, width: percent(value || 0), height: 8, rx: 1.5 }),
-    whisker ? svg("line", { class: "whisker", x1: percent(low), x2: percent(high), y1: 8, y2: 8 }) : null,
-    whisker ? [low, high].map((end) => svg("line", { class: "whisker", x1: percent(end), x2: percent(end), y1: 4.5, y2: 11.5 })) : null,
+    whisker ? [stroke(low, high, 8, 8), stroke(low, low, 4.5, 11.5), stroke(high, high, 4.5, 11.5)] : null,
   );
 }
 
@@ -82,22 +89,22 @@ function means(data, most, columns) {
 }
 
 function admissions(data) {
+  if (!data.admissions.length) return quiet("No admissions yet.");
   const name = (admission) => data.languages[admission.language].name;
   const first = data.admissions.filter((admission) => admission.step === 0);
   const later = data.admissions.filter((admission) => admission.step > 0);
-  const waiting = data.languages.filter((_, number) => !data.arrival.has(number));
+  const waiting = data.languages.filter((_, number) => !data.arrival.has(number)).map((language) => language.name);
   const reasons = [...new Set(first.map((admission) => admission.reason).filter(Boolean))];
-  const start = first.length
-    ? html("p", {}, strong(counted(first.map(name))), ` took part from the start${reasons.length ? ` (${reasons.join("; ")})` : ""}.`)
-    : null;
+  const because = reasons.length ? ` (${reasons.join("; ")})` : "";
   const items = together(later).map((group) => html(
     "li", {}, html("span", { class: "when" }, whole(group[0].step)), sentence(group[0], counted(group.map(name))),
   ));
   const list = html("ol", { class: "admissions" }, items);
+  const sofar = data.summary.stopped ? "" : " so far";
   return [
-    start,
-    items.length > 24 ? html("details", {}, html("summary", {}, `${items.length} later admissions, one by one`), list) : list,
-    waiting.length ? html("p", {}, strong(counted(waiting.map((language) => language.name))), ` took no part${data.summary.stopped ? "" : " so far"}.`) : null,
+    first.length ? html("p", {}, strong(counted(first.map(name))), ` took part from the start${because}.`) : null,
+    items.length > 24 ? html("details", {}, html("summary", {}, `${items.length} later admissions`), list) : list,
+    waiting.length ? html("p", {}, strong(counted(waiting)), ` took no part${sofar}.`) : null,
   ];
 }
 
@@ -127,6 +134,7 @@ function sentence(admission, name) {
 }
 
 function translations(data) {
+  if (!data.translations.length) return quiet("No translations yet.");
   const folded = data.translations.length > MANY;
   return data.translations.filter(({ sentences }) => sentences.length).map(({ split, source, target, sentences }) => {
     const title = [strong(`${source} → ${target}`), html("span", { class: "quiet" }, ` ${split}`)];
@@ -141,10 +149,14 @@ function translations(data) {
 
 function whatWasRun(data) {
   const facts = data.environment.map(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]);
-  return [
+  if (!facts.length && !data.settings) return quiet("Neither config.yaml nor environment.json is here.");
+  return html(
+    "details",
+    {},
+    html("summary", {}, "Settings, versions and data"),
     facts.length ? html("h3", {}, "Environment") : null,
     facts.length ? html("dl", { class: "facts" }, facts) : null,
     data.settings ? html("h3", {}, "Settings") : null,
     data.settings ? html("pre", { tabindex: "0", "aria-label": "settings of the run" }, data.settings) : null,
-  ];
+  );
 }

@@ -21,6 +21,8 @@ MAY_IMPORT = {
     "stages": {"config", "curriculum", "data", "phrasebook", "recipe", "report"},
     "methods": {"config", "curriculum"},
     "report": {"curriculum"},
+    "translation": set(),
+    "evaluation": set(),
     "simulate": {"chance", "config", "curriculum", "methods", "paper"},
     "__init__": {"curriculum"},
     "__main__": {"cli"},

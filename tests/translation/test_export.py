@@ -71,8 +71,9 @@ def test_live_weights_are_unchanged_by_an_export(quantization: str | None, tmp_p
     assert fingerprint(model) == before
 
 
-def test_an_int8_export_is_near_but_not_within_the_tolerance_of_an_exact_one(tmp_path: Path) -> None:
-    model = Reference()
+@pytest.mark.parametrize("joint", [False, True], ids=["separate", "joint"])
+def test_an_int8_export_is_near_but_not_within_the_tolerance_of_an_exact_one(joint: bool, tmp_path: Path) -> None:
+    model = Reference(joint=joint)
     samples = random_samples(model, 8)
     translator = exported(model, tmp_path / "model", quantization="int8")
     assert 1e-4 < verify(translator, model.logprobs, samples, tolerance=1.0) < 1.0

@@ -72,13 +72,25 @@ def test_live_weights_are_unchanged_by_an_export(quantization: str | None, tmp_p
 
 
 @pytest.mark.parametrize("joint", [False, True], ids=["separate", "joint"])
-def test_an_int8_export_is_near_but_not_within_the_tolerance_of_an_exact_one(joint: bool, tmp_path: Path) -> None:
+def test_int8_weights_are_those_of_the_torch_model_rounded(joint: bool, tmp_path: Path) -> None:
+    # 127 steps to the largest weight of each row; computed with in full precision, as int8 products depend on the
+    # processor.
     model = Reference(joint=joint)
     samples = random_samples(model, 8)
+    exported(model, tmp_path / "model", quantization="int8")
+    for weight in model.state().values():
+        if weight.ndim == 2:
+            scale = 127 / np.abs(weight).max(axis=1, keepdims=True)
+            weight[...] = np.rint(weight * scale) / scale
+    assert verify(Translator(tmp_path / "model", compute="float32"), model.logprobs, samples) < 1e-4
+
+
+def test_an_int8_export_is_not_within_the_tolerance_of_an_exact_one(tmp_path: Path) -> None:
+    model = Reference()
     translator = exported(model, tmp_path / "model", quantization="int8")
-    assert 1e-4 < verify(translator, model.logprobs, samples, tolerance=1.0) < 1.0
+    assert verify(translator, model.logprobs, random_samples(model, 8), tolerance=10.0) > 1e-4
     with pytest.raises(ExportError, match="withdrawn"):
-        verify(translator, model.logprobs, samples)
+        verify(translator, model.logprobs, random_samples(model, 8))
 
 
 @pytest.mark.slow

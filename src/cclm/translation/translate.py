@@ -22,16 +22,19 @@ Sample = tuple[Sequence[str], Sequence[str]]
 class Translator:
     """An exported model. `threads` batches are translated at once; what comes out does not depend on it.
 
-    `batch_tokens` is the most source tokens, padding included, in a batch.
+    `batch_tokens` is the most source tokens, padding included, in a batch. `compute` is CTranslate2's compute type:
+    "float32" computes with quantised weights in full precision (int8 products overflow on processors without VNNI).
     """
 
-    def __init__(self, folder: Path, threads: int = 1, *, batch_tokens: int = 2048) -> None:
+    def __init__(self, folder: Path, threads: int = 1, *, batch_tokens: int = 2048, compute: str = "default") -> None:
         if threads < 1 or batch_tokens < 1:
             raise ValueError(f"threads and batch_tokens must be at least 1; got {threads} and {batch_tokens}")
         self.folder = folder
         self._threads, self._batch_tokens = threads, batch_tokens
         self._source, self._target = _symbols(folder, "source"), _symbols(folder, "target")
-        self._model = ctranslate2.Translator(str(folder), device="cpu", inter_threads=threads, intra_threads=1)
+        self._model = ctranslate2.Translator(
+            str(folder), device="cpu", compute_type=compute, inter_threads=threads, intra_threads=1
+        )
 
     def translate_ids(
         self,

@@ -18,12 +18,17 @@ MAY_IMPORT = {
     "config": set(),
     "data": {"chance", "config", "phrasebook"},
     "recipe": {"config", "data", "methods"},
-    "stages": {"config", "curriculum", "data", "experiments", "phrasebook", "recipe", "report", "training"},
+    "stages": {
+        "config", "curriculum", "data", "evaluation", "experiments", "model", "phrasebook", "recipe", "report",
+        "training", "translation",
+    },  # fmt: skip
     "methods": {"config", "curriculum"},
     "model": set(),
     "report": {"curriculum"},
     "training": {"chance", "curriculum", "data", "model", "recipe"},
     "experiments": {"config", "curriculum", "data", "recipe", "training"},
+    "translation": set(),
+    "evaluation": set(),
     "simulate": {"chance", "config", "curriculum", "methods", "paper"},
     "__init__": {"curriculum"},
     "__main__": {"cli"},

@@ -140,6 +140,65 @@ def train(recipe: str, overrides: Sequence[str]) -> None:
     click.echo(stage.run_train(load_recipe(recipe, overrides)))
 
 
+RUN = click.argument("run", type=click.Path(file_okay=False, path_type=Path))
+SPLIT = click.option("--split", type=click.Choice(["dev", "test"]), default="test", show_default=True)
+
+
+@cli.command()
+@RUN
+@SPLIT
+def translate(run: Path, split: str) -> None:
+    """Translates the test set (or dev) of every language with the best checkpoint of RUN.
+
+    The model is exported to CTranslate2 and must give the same probabilities as the trained one before it is used.
+    """
+    from cclm.stages import evaluate as stage
+
+    for path in stage.run_translate(run, split):
+        click.echo(path)
+
+
+@cli.command()
+@RUN
+@SPLIT
+@JSON
+def score(run: Path, split: str, as_json: bool) -> None:
+    """Scores the translations of RUN: SacreBLEU and chrF a language, with intervals; writes RUN/scores.json."""
+    import json
+
+    from cclm.stages import evaluate as stage
+
+    scores = stage.run_score(run, split, quiet=as_json)
+    if as_json:
+        click.echo(json.dumps(scores, ensure_ascii=False))
+
+
+@cli.command()
+@RUN
+def report(run: Path) -> None:
+    """Writes RUN/report.html: one page with the language graph, the curves, the scores and translations to read."""
+    from cclm.stages import evaluate as stage
+
+    click.echo(stage.run_report(run))
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+def run(recipe: str, overrides: Sequence[str]) -> None:
+    """RECIPE from text to report: prepare, graph, benchmark, train, translate, score, report.
+
+    Every stage that is done is passed over; interrupted anywhere, the same command goes on.
+    """
+    from cclm.recipe import load_recipe
+    from cclm.stages import evaluate, train
+
+    settings = load_recipe(recipe, overrides)
+    folder = train.run_train(settings)
+    evaluate.run_score(folder)
+    click.echo(evaluate.run_report(folder))
+
+
 @cli.command()
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write into.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")

@@ -47,11 +47,11 @@ system:
 
 test: $(VENV)/dev.stamp $(CORE)/core.stamp system
 	$(CORE)/bin/python -m pytest -q tests/curriculum
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
 	$(BIN)/python -m coverage report --include='*/cclm/curriculum/*,*/cclm/chance.py' --fail-under=100
 
 quick: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -q -m 'not slow'
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not slow'
 
 check: test
 	$(BIN)/ruff format --check .

@@ -1,7 +1,7 @@
 """How fast and how large `cclm prepare` is: MB/s against a plain SentencePiece loop, and peak memory.
 
     python benchmarks/prepare.py                      # 200,000 pairs
-    python benchmarks/prepare.py 2000000 4000000      # flat memory: the second line against the first
+    python benchmarks/prepare.py --memory 2000000 4000000      # flat memory: the second line against the first
 
 Synthetic pairs of 20 words (Zipfian over 50,000 made-up words) in one HRL and one LRL. The loop reads the same file,
 encodes both sides with the very models that prepare learnt, one sentence after the other, in one process, and keeps
@@ -113,7 +113,8 @@ def encoding_stage(recipe: Path) -> float:
 
 
 def main() -> None:
-    counts = [int(argument) for argument in sys.argv[1:]] or [200_000]
+    memory_alone = "--memory" in sys.argv
+    counts = [int(argument) for argument in sys.argv[1:] if argument != "--memory"] or [200_000]
     print(
         f"{'pairs':>10} {'MB':>6} {'plain loop':>12} {'encoding':>12} {'ratio':>6} {'prepare':>12} {'peak memory':>12}"
     )
@@ -124,6 +125,9 @@ def main() -> None:
             recipe = folder / "synthetic.yaml"
             recipe.write_text(RECIPE.format(work=folder / "work", path=folder))
             seconds, peak = run_watched([sys.executable, "-m", "cclm", "prepare", str(recipe)])
+            if memory_alone:
+                print(f"{pairs:>10,} {size:>6.0f} {seconds:>57.1f} s {peak / 2**30:>8.2f} GiB", flush=True)
+                continue
             loop = plain_loop(folder, folder / "work" / "prepared" / "models")
             encoding = encoding_stage(recipe)
             print(

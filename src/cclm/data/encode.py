@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,28 +105,39 @@ class RawFile:
         self.pivot_counts += np.bincount(chunk.tokens[~is_other], minlength=len(self.pivot_counts))
 
     def finish(self, stem: Path, other_table: Numbers, pivot_table: Numbers, dtype: type[np.unsignedinteger]) -> int:
-        """Writes the final token and offset files with ids of the vocabularies; gives the number of pairs."""
-        lengths = np.fromfile(self._lengths_path, dtype=np.uint32)
-        offsets = np.lib.format.open_memmap(f"{stem}.offsets.npy", "w+", np.int64, (len(lengths) + 1,))
-        offsets[0] = 0
-        np.cumsum(lengths, out=offsets[1:])
-        total = int(offsets[-1])
-        tokens = np.lib.format.open_memmap(f"{stem}.tokens.npy", "w+", dtype, (total,))
-        raw = np.memmap(self._tokens_path, np.uint32, "r") if total else np.zeros(0, np.uint32)
-        step = 100_000
-        for first in range(0, len(lengths), step):
-            part = lengths[first : first + step]
-            start, end = int(offsets[first]), int(offsets[first + len(part)])
-            is_other = np.repeat(np.arange(first, first + len(part)) % 2 == 0, part)
-            numbers = raw[start:end]
-            tokens[start:end] = np.where(
-                is_other,
-                other_table[np.where(is_other, numbers, 0)],
-                pivot_table[np.where(is_other, 0, numbers)],
-            )
-        tokens.flush()
-        offsets.flush()
-        del raw
+        """Writes the final token and offset files with ids of the vocabularies; gives the number of pairs.
+
+        Read and written in parts, not through memory maps: those would count as memory, and grow with the corpus.
+        """
+        sentences, tokens = (path.stat().st_size // 4 for path in (self._lengths_path, self._tokens_path))
+        with (
+            self._lengths_path.open("rb") as raw_lengths,
+            self._tokens_path.open("rb") as raw_tokens,
+            Path(f"{stem}.offsets.npy").open("wb") as offsets,
+            Path(f"{stem}.tokens.npy").open("wb") as final,
+        ):
+            _write_header(offsets, np.dtype(np.int64), sentences + 1)
+            _write_header(final, np.dtype(dtype), tokens)
+            np.zeros(1, dtype=np.int64).tofile(offsets)
+            start = 0
+            while len(lengths := np.fromfile(raw_lengths, dtype=np.uint32, count=PART)):
+                ends = start + np.cumsum(lengths, dtype=np.int64)
+                ends.tofile(offsets)
+                numbers = np.fromfile(raw_tokens, dtype=np.uint32, count=int(ends[-1]) - start)
+                is_other = np.repeat(np.arange(len(lengths)) % 2 == 0, lengths)
+                others = other_table[np.where(is_other, numbers, 0)]
+                pivots = pivot_table[np.where(is_other, 0, numbers)]
+                np.where(is_other, others, pivots).astype(dtype).tofile(final)
+                start = int(ends[-1])
         self._tokens_path.unlink()
         self._lengths_path.unlink()
-        return len(lengths) // 2
+        return sentences // 2
+
+
+PART = 100_000
+"""Sentences that are turned into ids at a time: an even number, for the sides alternate."""
+
+
+def _write_header(file: BinaryIO, dtype: "np.dtype[Any]", count: int) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (count,)}
+    np.lib.format.write_array_header_1_0(file, header)

@@ -10,8 +10,8 @@ from cclm.phrasebook.draws import pick, zipf
 from cclm.phrasebook.language import Language, Line, Word
 
 SLOT = re.compile(r"(\w+)(\??):([\w+,-]+)((?:[@~!]\w+)*)$")
-WORD_SHIFT = 1  # the commonest word is 49 times as frequent as the 13th
-TEMPLATE_SHIFT = 3
+WORD_SHIFT = 2  # the commonest word is 25 times as frequent as the 13th
+TEMPLATE_SHIFT = 1
 EVEN = 10_000  # as a shift: all are about equally frequent
 DRAWS = 16  # random numbers set aside for one filling
 

@@ -30,7 +30,7 @@ MAY_IMPORT = {
         "report",
         "training",
         "translation",
-    },  # fmt: skip
+    },
     "methods": {"config", "curriculum"},
     "model": set(),
     "report": {"curriculum"},

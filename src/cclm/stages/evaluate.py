@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from cclm.config import ConfigError
 from cclm.data.cleaning import clean
 from cclm.data.prepared import Prepared
+from cclm.data.scan import Progress
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import BOS, EOS, Vocabulary
 from cclm.evaluation.scores import read_lines, score
@@ -67,7 +68,9 @@ def exported(run: Path, recipe: Recipe, prepared: Prepared, task: Task) -> Trans
     return translator
 
 
-def _log_probabilities(model: Transformer, source: Vocabulary, target: Vocabulary):  # type: ignore[no-untyped-def]
+def _log_probabilities(
+    model: Transformer, source: Vocabulary, target: Vocabulary
+) -> Callable[[Sequence[str], Sequence[str]], list[float]]:
     """What the trained model gives each symbol of a target after its first, and its end."""
     into, out_of = {s: i for i, s in enumerate(target.symbols)}, {s: i for i, s in enumerate(source.symbols)}
 
@@ -112,7 +115,9 @@ def _tasks_of(run: Path, recipe: Recipe, prepared: Prepared) -> dict[str, Task]:
     return {run.name: made[run.name]} if run.parent.name == "bitext" and run.name in made else made
 
 
-def _translate(run, recipe, prepared, task, split, translator, progress) -> Path:  # type: ignore[no-untyped-def]
+def _translate(
+    run: Path, recipe: Recipe, prepared: Prepared, task: Task, split: str, translator: Translator, progress: Progress
+) -> Path:
     source, target = _vocabularies(recipe, prepared)
     corpus = prepared.corpus(task.language, split)
     sentences = [

@@ -247,6 +247,12 @@ def test_the_phrasebook_is_written_as_files(tmp_path: Path) -> None:
     lines = (tmp_path / "out" / "aze.train.tsv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 300
     assert all(line.count("\t") == 1 for line in lines)
+    smaller = cclm("phrasebook", "--out", str(tmp_path / "small"), "--size", "tur=50,5,6", "--size", "rus=40,5,6")
+    assert smaller.returncode == 0, smaller.stderr
+    assert len((tmp_path / "small" / "tur.train.tsv").read_text(encoding="utf-8").splitlines()) == 50
+    refused = cclm("phrasebook", "--out", str(tmp_path / "no"), "--size", "xyz=1,1,1")
+    assert refused.returncode == 2
+    assert "expected LANG=TRAIN,DEV,TEST with one of tur, rus" in refused.stderr
     (tmp_path / "file").write_text("")
     wrong = cclm("phrasebook", "--out", str(tmp_path / "file" / "out"))
     assert wrong.returncode == 1

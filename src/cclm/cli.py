@@ -202,14 +202,15 @@ def run(recipe: str, overrides: Sequence[str]) -> None:
 @cli.command()
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write into.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")
-def phrasebook(out: Path, seed: int) -> None:
+@click.option("--size", "sizes", multiple=True, metavar="LANG=TRAIN,DEV,TEST", help="Pairs of a language; repeatable.")
+def phrasebook(out: Path, seed: int, sizes: Sequence[str]) -> None:
     """Writes the corpus that comes with cclm: sentence pairs in nine languages, as TSV with a short README.
 
-    In a recipe, `data.format: phrasebook` uses it directly.
+    In a recipe, `data.format: phrasebook` uses it directly. With --size, the other languages keep their sizes.
     """
     from cclm.stages import phrasebook as stage
 
-    stage.run(out, seed)
+    stage.run(out, seed, stage.sizes(sizes))
 
 
 @cli.command()

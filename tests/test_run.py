@@ -68,3 +68,27 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     result = cclm("report", str(tmp_path))
     assert result.returncode == 2
     assert "no run here" in result.stderr
+
+
+@pytest.mark.slow
+def test_scores_follow_a_run_that_went_on_and_leave_out_who_has_no_test_set(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text")
+    (tmp_path / "text" / "glg.test.tsv").unlink()
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE.format(folder=tmp_path, direction="many-to-one"))
+    losses = {"version": 1, "losses": dict.fromkeys(("tur", "por", "aze", "glg"), 4.0)}
+    (tmp_path / "losses.json").write_text(json.dumps(losses))
+    uniform = "curriculum={gate: {name: all}, sampler: {name: temperature, tau: .inf}}"
+    settings = [f"benchmark.file={tmp_path}/losses.json", uniform]
+    first = cclm("run", str(recipe), *settings, "training.max_steps=20")
+    assert first.returncode == 0, first.stderr
+    run = tmp_path / "work" / "runs" / "small"
+    assert set(json.loads((run / "scores.json").read_text())["languages"]) == {"tur", "por", "aze"}
+    assert (run / "translations" / "test.checkpoint").read_text() == "step-00000020\n"
+    second = cclm("run", str(recipe), *settings, "training.max_steps=40")
+    assert second.returncode == 0, second.stderr
+    assert (run / "translations" / "test.checkpoint").read_text() == (run / "checkpoints" / "best").read_text()
+    (run / "checkpoints" / "best").unlink()
+    assert "no checkpoint yet; train it first" in cclm("score", str(run)).stderr
+    (run / "config.yaml").write_text("{")
+    assert "config.yaml: damaged" in cclm("score", str(run)).stderr

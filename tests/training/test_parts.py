@@ -208,3 +208,26 @@ def test_differences_are_named_by_their_path() -> None:
     before = {"a": {"b": 1, "c": 2}, "d": 3}
     now = {"a": {"b": 1, "c": 5}, "e": 4}
     assert differences(before, now) == ["a.c: 2 -> 5", "d: 3 -> None", "e: None -> 4"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("curriculum.sampler={name: multidds-s}", "the trainer does not measure what multidds-s needs yet"),
+        ("training.precision=fp16", r"training\.precision: fp16 is not there yet"),
+        ("training.stop_on=bleu", r"training\.stop_on: bleu is not there yet"),
+        ("training.select_on=bleu", r"training\.select_on: bleu is not there yet"),
+        ("training.device=toaster", r"training\.device 'toaster' cannot be used here"),
+    ],
+)
+def test_what_the_trainer_cannot_do_yet_is_refused_before_it_starts(
+    folder: Path, data: Prepared, change: str, message: str
+) -> None:
+    with pytest.raises(TrainingError, match=message):
+        train(recipe(folder, change), data, GRAPH, BENCHMARK, folder / "never")
+    assert not (folder / "never" / "log.jsonl").exists()
+
+
+def test_a_device_can_be_left_to_the_machine(folder: Path, data: Prepared) -> None:
+    settings = recipe(folder, "training.device=auto", "training.max_steps=2", "training.validate_every=2")
+    assert train(settings, data, GRAPH, BENCHMARK, folder / "auto") == "all steps are done"

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from safetensors.torch import load_file
 
-from cclm.config import ConfigError
+from cclm.config import ConfigError, check
 from cclm.data.cleaning import clean
+from cclm.data.errors import DataError
 from cclm.data.prepared import Prepared
 from cclm.data.scan import Progress
 from cclm.data.texts import Texts
@@ -35,22 +36,44 @@ def recipe_of(run: Path) -> Recipe:
     path = run / "config.yaml"
     if not path.exists():
         raise ConfigError(f"{run}: no run here (it has no config.yaml)")
-    return Recipe.model_validate_json(path.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path}: damaged: {error}") from None
+    return check(Recipe, content, str(path))
 
 
 def run_translate(run: Path, split: str = "test") -> list[Path]:
     """Translates a split of every task with the best checkpoint; gives the files written."""
     recipe = recipe_of(run)
     prepared = Prepared.open(recipe.prepared)
-    made = _tasks_of(run, recipe, prepared)
+    made = _scored(_tasks_of(run, recipe, prepared), prepared, split)
     translator = exported(run, recipe, prepared, next(iter(made.values())))
     with shown({"translating": sum(prepared.sizes[task.language][split] for task in made.values())}) as progress:
-        return [_translate(run, recipe, prepared, task, split, translator, progress) for task in made.values()]
+        done = [_translate(run, recipe, prepared, task, split, translator, progress) for task in made.values()]
+    (run / "translations" / f"{split}.checkpoint").write_text(_best(run) + "\n", encoding="utf-8")
+    return done
+
+
+def _best(run: Path) -> str:
+    """The name of the best checkpoint."""
+    path = run / "checkpoints" / "best"
+    if not path.exists():
+        raise ConfigError(f"{run}: no checkpoint yet; train it first")
+    return path.read_text(encoding="utf-8").strip()
+
+
+def _scored(made: dict[str, Task], prepared: Prepared, split: str) -> dict[str, Task]:
+    """The tasks that have this split; it may be missing for some, not for all."""
+    there = {name: task for name, task in made.items() if split in prepared.sizes[task.language]}
+    if not there:
+        raise DataError(f"no language has a {split} set: there is nothing to translate")
+    return there
 
 
 def exported(run: Path, recipe: Recipe, prepared: Prepared, task: Task) -> Translator:
     """The best checkpoint as a CTranslate2 model, which has been shown to give the trained model's probabilities."""
-    best = run / "checkpoints" / (run / "checkpoints" / "best").read_text(encoding="utf-8").strip()
+    best = run / "checkpoints" / _best(run)
     state = load_file(best / "model.safetensors")
     source, target = _vocabularies(recipe, prepared)
     folder = run / "ctranslate2"
@@ -146,9 +169,10 @@ def run_score(run: Path, split: str = "test", *, quiet: bool = False) -> dict[st
     """Scores the translations of a split, translated first if they are not there; writes scores.json."""
     recipe = recipe_of(run)
     prepared = Prepared.open(recipe.prepared)
-    made = _tasks_of(run, recipe, prepared)
+    made = _scored(_tasks_of(run, recipe, prepared), prepared, split)
     stems = {name: run / "translations" / f"{split}.{task.source}-{task.target}" for name, task in made.items()}
-    if not all(Path(f"{stem}.txt").exists() for stem in stems.values()):
+    of = run / "translations" / f"{split}.checkpoint"
+    if not of.exists() or of.read_text(encoding="utf-8").strip() != _best(run):
         run_translate(run, split)
     systems = {
         name: (read_lines(Path(f"{stem}.txt")), read_lines(Path(f"{stem}.reference.txt")))

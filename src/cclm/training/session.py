@@ -44,9 +44,10 @@ def train(
 
     `only` leaves all but these tasks out: the bitext models are trained so, with the vocabularies of all.
     """
+    check_supported(recipe)
     made = tasks(recipe.data, prepared)
     names = {name: made[name] for name in only or made}
-    device = torch.device("cuda" if recipe.training.device == "auto" and torch.cuda.is_available() else "cpu")
+    device = _device(recipe.training.device)
     with Lock(folder), _signals() as poll:
         _check_same(folder, recipe, prepared, benchmark)
         parts = _parts(recipe, prepared, graph, benchmark, names, device, poll)
@@ -71,6 +72,27 @@ def train(
                 raise
             finally:
                 log.close()
+
+
+def check_supported(recipe: Recipe) -> None:
+    """Refuses, before anything is trained, what a recipe may say and the trainer cannot do yet."""
+    sampler, training = recipe.curriculum.sampler.name, recipe.training
+    if sampler in ("multidds", "multidds-s", "multiuat"):
+        raise TrainingError(f"curriculum.sampler.name: the trainer does not measure what {sampler} needs yet")
+    if training.precision == "fp16":
+        raise TrainingError("training.precision: fp16 is not there yet; use fp32 or bf16")
+    for name in ("stop_on", "select_on"):
+        if getattr(training, name) == "bleu":
+            raise TrainingError(f"training.{name}: bleu is not there yet; use weighted, macro or worst")
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise TrainingError(f"training.device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
 
 
 @contextmanager

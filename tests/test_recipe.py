@@ -34,15 +34,11 @@ def paths(content: dict[str, Any], prefix: str = "") -> set[str]:
 
 
 @pytest.mark.parametrize("name", [*TED, "phrasebook"])
-def test_the_recipes_have_every_key_and_a_comment_on_nearly_every_line(name: str) -> None:
+def test_the_recipes_have_every_key_and_a_comment_on_every_line(name: str) -> None:
     text = built_in_recipes()[name]
     assert paths(parse_yaml(text, name)) == keys(load_recipe(name))
     lines = [line for line in text.splitlines() if ":" in line and not line.startswith("#")]
-    uncommented = [line.strip() for line in lines if "#" not in line and not line.strip().endswith(":")]
-    assert {line.split(":")[0] for line in uncommented} <= {
-        "version", "name", "heads", "width", "feed_forward", "warmup", "label_smoothing", "max_steps", "beam",
-        "length_penalty",
-    }  # fmt: skip
+    assert [line.strip() for line in lines if "#" not in line and not line.strip().endswith(":")] == []
 
 
 @pytest.mark.parametrize("name", TED)
@@ -125,6 +121,9 @@ def test_a_recipe_of_a_few_lines_is_enough() -> None:
         ("data.format=csv", "data.format must be one of"),
         ("data.high_resource=[a/b]", "data.high_resource.0 string should match pattern"),
         ("name=../x", "name string should match pattern"),
+        ("name=..", "name string should match pattern"),
+        ("data.low_resource=[tr]", "data must not name one language twice: tur and tr"),
+        ("data={format: phrasebook, pivot: deu, high_resource: [tur], low_resource: []}", "must have eng as the pivot"),
         ("model.heads=3", "model width 512 must be even and a multiple of heads 3"),
         ("training.patience=0", "training.patience should be greater than or equal to 1; got 0"),
         ("version=2", "version must be one of 1; got 2"),
@@ -234,6 +233,21 @@ def test_a_matrix_of_ones_own_is_taken(recipe: Path, tmp_path: Path) -> None:
     assert "none.json: No such file or directory" in missing.stderr
 
 
+def test_fewer_subwords_than_asked_for_are_told(recipe: Path) -> None:
+    printed = cclm("prepare", str(recipe), "vocabulary.pieces=5000", "--workers", "1").stdout
+    assert "fewer subwords than the 5,000 asked for" in " ".join(printed.split())
+
+
+def test_a_work_folder_that_cannot_be_written_to_is_told(recipe: Path, tmp_path: Path) -> None:
+    own = {"version": 1, "high_resource": ["tur", "por"], "low_resource": ["aze", "glg"]}
+    own["similarity"] = {"aze": {"tur": 0.1, "por": 0.2}, "glg": {"tur": 0.3, "por": 0.4}}
+    (tmp_path / "own.json").write_text(json.dumps(own))
+    (tmp_path / "file").write_text("")
+    result = cclm("graph", str(recipe), f"graph.file={tmp_path}/own.json", f"work={tmp_path}/file/work")
+    assert result.returncode == 1
+    assert "Not a directory" in result.stderr
+
+
 def test_a_graph_needs_both_sides(recipe: Path) -> None:
     result = cclm("graph", str(recipe), "data.low_resource=[]", "--workers", "1")
     assert result.returncode == 2
@@ -247,6 +261,12 @@ def test_the_phrasebook_is_written_as_files(tmp_path: Path) -> None:
     lines = (tmp_path / "out" / "aze.train.tsv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 300
     assert all(line.count("\t") == 1 for line in lines)
+    smaller = cclm("phrasebook", "--out", str(tmp_path / "small"), "--size", "tur=50,5,6", "--size", "rus=40,5,6")
+    assert smaller.returncode == 0, smaller.stderr
+    assert len((tmp_path / "small" / "tur.train.tsv").read_text(encoding="utf-8").splitlines()) == 50
+    refused = cclm("phrasebook", "--out", str(tmp_path / "no"), "--size", "xyz=1,1,1")
+    assert refused.returncode == 2
+    assert "expected LANG=TRAIN,DEV,TEST with one of tur, rus" in refused.stderr
     (tmp_path / "file").write_text("")
     wrong = cclm("phrasebook", "--out", str(tmp_path / "file" / "out"))
     assert wrong.returncode == 1

@@ -10,6 +10,7 @@ import click
 from cclm import __version__
 from cclm.config import ConfigError
 from cclm.data.errors import DataError
+from cclm.training.errors import Interrupted, TrainingError
 
 OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 
@@ -107,16 +108,109 @@ def graph(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | N
 
 
 @cli.command()
+@RECIPE
+@OVERRIDES
+@click.option("--at-once", type=click.IntRange(1), help="Trainings side by side (default: one a core).")
+def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None) -> None:
+    """Trains one bitext model a language of RECIPE, for L*: what competence is measured against.
+
+    They share the vocabularies and tags of the recipe. Done once; a benchmark that was killed goes on where it was. A
+    table of your own is taken with benchmark.file=FILE.
+    """
+    from cclm.recipe import load_recipe
+    from cclm.stages import train as stage
+
+    losses = stage.run_benchmark(load_recipe(recipe, overrides), at_once)
+    for lang, loss in losses.items():
+        click.echo(f"{lang}\t{loss:.4f}")
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+def train(recipe: str, overrides: Sequence[str]) -> None:
+    """Trains the model of RECIPE into WORK/runs/NAME; what is missing before it is made first.
+
+    On a run that is there it goes on, to the same bytes as if it had never stopped. A setting that would change the
+    result is refused, with the difference.
+    """
+    from cclm.recipe import load_recipe
+    from cclm.stages import train as stage
+
+    click.echo(stage.run_train(load_recipe(recipe, overrides)))
+
+
+RUN = click.argument("run", type=click.Path(file_okay=False, path_type=Path))
+SPLIT = click.option("--split", type=click.Choice(["dev", "test"]), default="test", show_default=True)
+
+
+@cli.command()
+@RUN
+@SPLIT
+def translate(run: Path, split: str) -> None:
+    """Translates the test set (or dev) of every language with the best checkpoint of RUN.
+
+    The model is exported to CTranslate2 and must give the same probabilities as the trained one before it is used.
+    """
+    from cclm.stages import evaluate as stage
+
+    for path in stage.run_translate(run, split):
+        click.echo(path)
+
+
+@cli.command()
+@RUN
+@SPLIT
+@JSON
+def score(run: Path, split: str, as_json: bool) -> None:
+    """Scores the translations of RUN: SacreBLEU and chrF a language, with intervals; writes RUN/scores.json."""
+    import json
+
+    from cclm.stages import evaluate as stage
+
+    scores = stage.run_score(run, split, quiet=as_json)
+    if as_json:
+        click.echo(json.dumps(scores, ensure_ascii=False))
+
+
+@cli.command()
+@RUN
+def report(run: Path) -> None:
+    """Writes RUN/report.html: one page with the language graph, the curves, the scores and translations to read."""
+    from cclm.stages import evaluate as stage
+
+    click.echo(stage.run_report(run))
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+def run(recipe: str, overrides: Sequence[str]) -> None:
+    """RECIPE from text to report: prepare, graph, benchmark, train, translate, score, report.
+
+    Every stage that is done is passed over; interrupted anywhere, the same command goes on.
+    """
+    from cclm.recipe import load_recipe
+    from cclm.stages import evaluate, train
+
+    settings = load_recipe(recipe, overrides)
+    folder = train.run_train(settings)
+    evaluate.run_score(folder)
+    click.echo(evaluate.run_report(folder))
+
+
+@cli.command()
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write into.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")
-def phrasebook(out: Path, seed: int) -> None:
+@click.option("--size", "sizes", multiple=True, metavar="LANG=TRAIN,DEV,TEST", help="Pairs of a language; repeatable.")
+def phrasebook(out: Path, seed: int, sizes: Sequence[str]) -> None:
     """Writes the corpus that comes with cclm: sentence pairs in nine languages, as TSV with a short README.
 
-    In a recipe, `data.format: phrasebook` uses it directly.
+    In a recipe, `data.format: phrasebook` uses it directly. With --size, the other languages keep their sizes.
     """
     from cclm.stages import phrasebook as stage
 
-    stage.run(out, seed)
+    stage.run(out, seed, stage.sizes(sizes))
 
 
 @cli.command()
@@ -142,8 +236,10 @@ def main() -> None:
         cli.main(prog_name="cclm", standalone_mode=False)
     except ConfigError as error:
         _end(str(error), 2)
-    except DataError as error:
+    except (DataError, TrainingError) as error:
         _end(str(error), 1)
+    except Interrupted as error:
+        _end("interrupted; the same command goes on from here", 128 + error.number)
     except click.ClickException as error:
         error.show()
         sys.exit(2)

@@ -21,7 +21,7 @@ class ConfigError(ValueError):
 class Section(BaseModel):
     """A part of the settings: unknown keys are refused, and nothing changes after reading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 SomeSection = TypeVar("SomeSection", bound=Section)

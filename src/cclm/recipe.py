@@ -88,6 +88,12 @@ class Recipe(Section):
     training: TrainingSection = TrainingSection()
     translation: TranslationSection = TranslationSection()
 
+    @model_validator(mode="after")
+    def _both_sides_share_a_vocabulary(self) -> "Recipe":
+        if self.data.direction == "many-to-many" and not self.vocabulary.joint:
+            raise ValueError("data.direction many-to-many needs vocabulary.joint: true")
+        return self
+
     @property
     def prepared(self) -> Path:
         """Where the prepared data is."""

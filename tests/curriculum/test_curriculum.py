@@ -295,3 +295,26 @@ def test_a_refused_observation_leaves_no_trace() -> None:
     with pytest.raises(ValueError, match="unknown language xyz"):
         ccl_m.observe(step=100, dev_loss=LOSS | {"tur": math.nan, "xyz": 1.0})
     assert json.dumps(ccl_m.state_dict()) == before
+
+
+class Latest:
+    """A sampler of one's own that follows the dev losses, every second round."""
+
+    every = 2
+
+    def weights(self, now: Situation) -> Mapping[str, float]:
+        now.memory["asked"] = now.memory.get("asked", 0) + 1
+        return {lang: now.dev_loss.get(lang, 1.0) for lang in now.admitted}
+
+
+def test_a_sampler_with_an_interval_acts_only_in_its_rounds() -> None:
+    own = curriculum(gate=StepGate({"bel": 300}), sampler=Latest())
+    start = own.weights
+    own.observe(step=100, dev_loss=LOSS)
+    assert own.weights == start
+    own.observe(step=200, dev_loss=LOSS)
+    assert own.weights != start
+    before = own.weights
+    assert own.observe(step=300, dev_loss=LOSS) == ("bel",)
+    assert "bel" in own.weights  # a newcomer has its weight at once
+    assert set(before) < set(own.weights)

@@ -230,3 +230,20 @@ def test_a_language_that_joins_later_brings_the_logit_that_the_fit_gave_it() -> 
     late.observe(step=100, dev_loss=LOSS, uncertainty=dict.fromkeys(SIZES, 0.5))
     late.observe(step=200, dev_loss=LOSS, uncertainty=dict.fromkeys(SIZES, 0.5))
     assert 0 < late.weights["bel"] < 0.02
+
+
+def test_the_actor_moves_no_faster_when_rewards_come_every_round() -> None:
+    often, seldom = (everyone(RewardActor(reward="multiuat", every=2)) for _ in range(2))
+    for step in (1, 2):
+        often.observe(step=step, dev_loss=LOSS, uncertainty=dict.fromkeys(SIZES, 0.5))
+    seldom.observe(step=1, dev_loss=LOSS)
+    seldom.observe(step=2, dev_loss=LOSS, uncertainty=dict.fromkeys(SIZES, 0.5))
+    assert often.weights == seldom.weights
+
+
+@pytest.mark.slow
+def test_the_actor_starts_proportional_with_a_thousand_languages() -> None:
+    sizes = {f"l{i:04}": 2_000_000 // (i + 1) for i in range(1000)}
+    weights = everyone(RewardActor(), sizes=sizes, benchmark=None).weights
+    total = sum(sizes.values())
+    assert weights == pytest.approx({lang: size / total for lang, size in sizes.items()}, rel=1e-9)

@@ -141,3 +141,11 @@ def test_the_report_is_plain_json(text: Path) -> None:
     assert report["version"] == 1
     assert report["healthy"] is True
     assert len(report["rows"]) == 12
+
+
+def test_nothing_is_said_of_a_language_that_the_identifier_does_not_know(text: Path) -> None:
+    for split in ("train", "dev", "test"):
+        (text / f"aze.{split}.tsv").rename(text / f"xyz.{split}.tsv")
+    report = diagnosis(text, low_resource=["xyz", "glg"])
+    assert not any("xyz" in m and "look like" in m for m in messages(report))
+    assert all("other" not in row.languages for row in report.rows if row.language == "xyz")

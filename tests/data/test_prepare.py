@@ -300,3 +300,36 @@ def test_an_interrupted_prepare_leaves_nothing_half_done(tmp_path: Path, number:
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["sizes"]["aze"]["train"] == 4000
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["prepared"]
+
+
+def test_files_that_change_places_are_prepared_anew(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text")
+    prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
+    one, other = tmp_path / "text" / "tur.train.tsv", tmp_path / "text" / "aze.train.tsv"
+    one.rename(tmp_path / "aside")
+    other.rename(one)
+    (tmp_path / "aside").rename(other)
+    assert not is_current(plan(tmp_path / "text"), tmp_path / "p")
+
+
+def test_an_empty_dev_set_is_an_error(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text")
+    (tmp_path / "text" / "aze.dev.tsv").write_text("")
+    with pytest.raises(DataError, match="nothing is left of the dev set of aze"):
+        prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
+    report = diagnose(data(tmp_path / "text"), probe=10, workers=1)
+    assert not report.healthy
+    assert any("the dev set of aze is empty" in problem.message for problem in report.problems)
+
+
+def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text")
+    (tmp_path / "text" / "aze.train.tsv").unlink()
+    (tmp_path / "text" / "aze.train.tsv").symlink_to("/proc/self/mem")  # opens, and cannot be read
+    with pytest.raises(DataError, match="Input/output error"):
+        prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
+
+
+def test_the_number_of_pieces_of_each_model_is_kept(prepared: Prepared) -> None:
+    assert set(prepared.manifest["pieces"]) == {*HRLS, *LRLS, "eng"}
+    assert prepared.manifest["pieces"]["aze"] == len(prepared.segmenter("aze").pieces)

@@ -180,7 +180,10 @@ class Curriculum:
         admitted = self._admit(self._gate.admit(now) if due else {})
         readiness = getattr(self._gate, "readiness", None)
         self._readiness = dict(readiness(now)) if readiness else {}
-        self._weigh(signals)
+        if self._round % _every(self._sampler) == 0:
+            self._weigh(signals)
+        elif admitted:  # between its own rounds a sampler only makes room for newcomers
+            self._weigh({})
         return admitted
 
     def _admit(self, reasons: Reasons) -> tuple[str, ...]:

@@ -56,6 +56,8 @@ class Batches:
         self._language, self._seed = language, seed
         lengths = corpus.lengths + 1  # </s>, or what stands before a target
         sources, targets = lengths[:, 1 - direction.to_pivot], lengths[:, int(direction.to_pivot)]
+        self._budget = budget
+        self._longest = np.maximum(sources + (direction.source_tag is not None), targets)
         self._pools = divide(sources + (direction.source_tag is not None), targets, budget)
         self._firsts = np.cumsum([0, *(pool.batches for pool in self._pools)]).tolist()
 
@@ -72,6 +74,21 @@ class Batches:
         shuffle = key(self._seed, "pool", self._language, passes, place)
         positions = pool.positions(number - self._firsts[place])
         return self.of(pool.members[shuffled_many(positions, len(pool.members), shuffle)])
+
+    @property
+    def sentences(self) -> int:
+        """How many pairs there are."""
+        return len(self._corpus)
+
+    def in_batches(self, indices: Ids) -> Iterator[Batch]:
+        """These sentences, each once, the shortest first: for a sample of a dev set."""
+        order = indices[np.argsort(self._longest[indices], kind="stable")]
+        start = 0
+        while start < len(order):
+            costs = self._longest[order[start:]] * np.arange(1, len(order) - start + 1)
+            size = max(1, int(np.searchsorted(costs, self._budget, side="right")))
+            yield self.of(order[start : start + size])
+            start += size
 
     def in_order(self) -> Iterator[Batch]:
         """Every sentence once, without shuffling: for dev and test sets."""

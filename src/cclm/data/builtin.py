@@ -2,10 +2,17 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
 
 from cclm.data.errors import DataError
 from cclm.phrasebook import Phrasebook, generate
 from cclm.phrasebook.corpus import Corpus
+
+
+def phrasebook_files() -> list[Path]:
+    """The files that the corpus is made from: a corrected one makes another corpus."""
+    return sorted(Path(str(files("cclm.phrasebook"))).joinpath("languages").glob("*.txt"))
 
 
 @lru_cache(maxsize=2)

@@ -136,12 +136,17 @@ def _identified(texts: Texts, lang: str, split: str, identifier: Identifier | No
     if identifier is None:
         return {}
     lines = [(clean(p)[0], clean(o)[0]) for _, p, o in islice(texts.read(lang, split, Counter()), SAMPLE)]
-    return {"pivot": identifier.shares(p for p, _ in lines if p), "other": identifier.shares(o for _, o in lines if o)}
+    sides = {"pivot": [p for p, _ in lines if p], "other": [o for _, o in lines if o]}
+    expected = {"pivot": texts.settings.pivot, "other": lang}
+    # Of a language that the identifier does not know, nothing it says means anything.
+    return {side: identifier.shares(sides[side]) for side in sides if expected[side] in identifier.languages}
 
 
 def _split_problems(lang: str, findings: dict[str, Findings], probe: int) -> Iterator[Problem]:
     if "dev" not in findings:
         yield Problem("error", f"{lang} has no dev set: give one, or cut one off with data.cut.dev=500")
+    elif not findings["dev"].kept:
+        yield Problem("error", f"the dev set of {lang} is empty: competence cannot be measured there")
     elif findings["dev"].kept < probe:
         size = findings["dev"].kept
         yield Problem("warning", f"dev set of {lang}: {size} pairs; a probe takes all instead of {probe} of them")
@@ -182,7 +187,8 @@ def _language_problems(row: Row, where: str, data: DataSection) -> Iterator[Prob
         return
     if pivot.get(data.pivot, 0) < 0.5 < other.get(data.pivot, 0):
         flipped = "other-first" if data.columns == "pivot-first" else "pivot-first"
-        yield Problem("warning", f"{where}: the sides look swapped; try data.columns={flipped}")
+        hint = f"; try data.columns={flipped}" if data.format == "tsv" else ""
+        yield Problem("warning", f"{where}: the sides look swapped{hint}")
         return
     for side, expected, shares in (("pivot", data.pivot, pivot), ("other", row.language, other)):
         top = next(iter(shares))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
+from cclm import __version__
 from cclm.chance import key, uniform
 from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
 from cclm.data.errors import DataError
@@ -74,9 +75,19 @@ def is_current(plan: Plan, folder: Path) -> bool:
 
 
 def _made_from(plan: Plan, texts: Texts) -> dict[str, Any]:
-    # By content, not by name or time: the same text elsewhere is the same text.
-    inputs = sorted(sha256(path) for path in texts.inputs())
-    return {"settings": plan.settings(), "inputs": inputs, "sentencepiece": sentencepiece.__version__}
+    # By content, not by name or time: the same text elsewhere is the same text. A hub data set has no files of ours.
+    try:
+        inputs = {use: [sha256(path) for path in paths] for use, paths in texts.inputs().items()}
+    except OSError as error:
+        raise DataError(f"{error.filename}: {error.strerror or error}") from None
+    where = None if any(inputs.values()) else plan.data.path
+    return {
+        "settings": plan.settings(),
+        "inputs": inputs,
+        "path": where,
+        "cclm": __version__ if plan.data.format == "phrasebook" else None,
+        "sentencepiece": sentencepiece.__version__,
+    }
 
 
 def _is_made_from(folder: Path, made_from: dict[str, Any]) -> bool:
@@ -235,8 +246,9 @@ def _finish(
             split: file.finish(staging / lang / split, other_table, pivot_table, dtype)
             for split, file in splits.items()
         }
-        if not sizes[lang]["train"]:
-            raise DataError(f"nothing is left of the training text of {lang}: see `cclm doctor` for the reasons")
+        for split, name in (("train", "training text"), ("dev", "dev set")):
+            if not sizes[lang].get(split, 1):
+                raise DataError(f"nothing is left of the {name} of {lang}: see `cclm doctor` for the reasons")
     return sizes
 
 
@@ -275,6 +287,7 @@ def _write_manifest(
         "settings": plan.settings(),
         "sizes": sizes,
         "vocabularies": {name: len(vocabulary) for name, vocabulary in vocabularies.items()},
+        "pieces": {path.stem: len(Segmenter(path).pieces) for path in sorted((staging / "models").iterdir())},
         "counts": counts,
         "made_from": made_from,
         "files": files,

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from cclm.config import Section
+from cclm.data.codes import canonical
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$")]
 Direction = Literal["many-to-one", "one-to-many", "many-to-many"]
 KeepOrDrop = Literal["keep", "drop"]
 
@@ -52,6 +53,13 @@ class DataSection(Section):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"must not name a language twice: {', '.join(twice)}")
+        if self.format == "phrasebook" and self.pivot != "eng":
+            raise ValueError(f"must have eng as the pivot of the phrasebook; got {self.pivot!r}")
+        spelt: dict[str, str] = {}
+        for name in names:
+            same = spelt.setdefault(canonical(name), name)
+            if same != name and "-" not in name + same:  # pt and pt-br may stand side by side
+                raise ValueError(f"must not name one language twice: {same} and {name}")
         if not self.languages:
             raise ValueError("must name at least one language in high_resource or low_resource")
         if self.format != "phrasebook" and not self.path:

@@ -48,13 +48,17 @@ class Texts:
             raise DataError(f"no training text of {language} in {self.settings.path}")
         return tuple(split for split in SPLITS if split in there or self._cut_size(language, split))
 
-    def inputs(self) -> list[Path]:
-        """Every file that is read."""
+    def inputs(self) -> dict[str, list[Path]]:
+        """Every file that is read, in order, by what it is read for; the phrasebook's are its languages' files."""
         if self.settings.format == "phrasebook":
-            return []
-        pairs = [(lang, split) for lang in self.settings.languages for split in self._in_files(lang)]
-        paths = {path for lang, split in pairs for path in readers.inputs(self._source, lang, split)}
-        return sorted(paths)
+            from cclm.data.builtin import phrasebook_files
+
+            return {"phrasebook": phrasebook_files()}
+        return {
+            f"{lang}.{split}": list(readers.inputs(self._source, lang, split))
+            for lang in self.settings.languages
+            for split in self._in_files(lang)
+        }
 
     def read(self, language: str, split: str, drops: Counter[str]) -> Iterator[Pair]:
         """The pairs, decoded but not cleaned; what never becomes a pair is counted in `drops`."""
@@ -97,7 +101,7 @@ class Texts:
         return wanted if wanted and split not in self._in_files(language) else 0
 
     def _goes_to(self, language: str, pivot: str) -> str:
-        """By the sentence in the pivot language alone: its copies, in other languages too, go the same way."""
+        """By the sentence in the pivot language alone: its copies in this language go the same way."""
         if language not in self._cuts:
             self._cuts[language] = self._find_cut(language)
         dev, test = self._cuts[language]

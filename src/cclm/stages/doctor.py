@@ -18,12 +18,14 @@ def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
     if as_json:
         print(json.dumps(diagnosis.as_json(), ensure_ascii=False, allow_nan=False))
     else:
-        Console().print(view(diagnosis))
+        console = Console()
+        console.print(view(diagnosis))
+        console.print(problems(diagnosis), soft_wrap=True)  # paths stay whole, to be copied
     return diagnosis.healthy
 
 
 def view(diagnosis: Diagnosis) -> RenderableType:
-    """The report for people."""
+    """The counts for people."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for head in ("", "split", "pairs", "drop", "words", "ratio", "dup", "copy", "leak", "unk", "language"):
         table.add_column(head, justify="left" if head in ("", "split", "language") else "right", no_wrap=True)
@@ -41,7 +43,7 @@ def view(diagnosis: Diagnosis) -> RenderableType:
         if note not in _OWN_COLUMN
     ]
     lists = (*_listed("dropped", drops), *_listed("noted", cleaned))
-    return Group(table, Text(LEGEND, style="dim"), *lists, _problems(diagnosis))
+    return Group(table, Text(LEGEND, style="dim"), *lists)
 
 
 LEGEND = """drop: left out  ratio: words for each of the pivot's  dup: pairs seen before
@@ -71,7 +73,8 @@ def _listed(title: str, lines: list[str]) -> list[RenderableType]:
     return [Text(title, style="bold"), Text("\n".join(lines) + "\n")] if lines else []
 
 
-def _problems(diagnosis: Diagnosis) -> RenderableType:
+def problems(diagnosis: Diagnosis) -> Text:
+    """What to mend, a line each, and how many."""
     text = Text()
     for problem in diagnosis.problems:
         text.append(problem.level, style="bold red" if problem.level == "error" else "yellow")

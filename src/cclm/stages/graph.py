@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cclm.config import ConfigError
 from cclm.curriculum import LanguageGraph
+from cclm.data.errors import DataError
 from cclm.data.prepare import prepare
 from cclm.recipe import Recipe
 from cclm.report.graph import draw_graph
@@ -19,10 +20,13 @@ from cclm.stages.progress import shown
 def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> LanguageGraph:
     """Makes graph.json and graph.svg in the recipe's work folder, and prints the similarities."""
     graph = language_graph(recipe, workers)
-    recipe.graph_file.parent.mkdir(parents=True, exist_ok=True)
-    recipe.graph_file.write_text(graph.to_json(), encoding="utf-8")
     picture = recipe.graph_file.with_suffix(".svg")
-    picture.write_text(draw_graph(graph, title=recipe.name), encoding="utf-8")
+    try:
+        recipe.graph_file.parent.mkdir(parents=True, exist_ok=True)
+        recipe.graph_file.write_text(graph.to_json(), encoding="utf-8")
+        picture.write_text(draw_graph(graph, title=recipe.name), encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{error.filename}: {error.strerror or error}") from None
     if as_json:
         print(json.dumps(graph.to_dict(), ensure_ascii=False))
         return graph

@@ -46,7 +46,15 @@ def view(prepared: Prepared) -> RenderableType:
         dropped = sum(sum(counts["dropped"].values()) for counts in prepared.manifest["counts"][lang].values())
         table.add_row(lang, *(f"{sizes[s]:,}" if s in sizes else "-" for s in ("train", "dev", "test")), f"{dropped:,}")
     symbols = ", ".join(f"{name} {size:,}" for name, size in prepared.manifest["vocabularies"].items())
-    return Group(table, Text(f"symbols: {symbols}", style="dim"), *_reasons(prepared))
+    return Group(table, Text(f"symbols: {symbols}", style="dim"), *_fewer(prepared), *_reasons(prepared))
+
+
+def _fewer(prepared: Prepared) -> list[RenderableType]:
+    """A warning where the text supports fewer subwords than were asked for."""
+    asked = prepared.manifest["settings"]["vocabulary"]["pieces"]
+    fewer = {name: count for name, count in prepared.manifest["pieces"].items() if count < asked}
+    said = ", ".join(f"{name} {count:,}" for name, count in fewer.items())
+    return [Text(f"fewer subwords than the {asked:,} asked for, as the text supports no more: {said}")] if said else []
 
 
 def _reasons(prepared: Prepared) -> list[RenderableType]:

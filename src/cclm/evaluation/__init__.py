@@ -1,0 +1,1 @@
+"""How good translations are, in numbers that others can repeat."""

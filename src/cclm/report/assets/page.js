@@ -1,0 +1,73 @@
+// The page. `draw(data)` draws everything from one object, and may be called again with a newer one.
+
+let redraw = null; // what to do when the window changes, or nothing
+
+function draw(data) {
+  const page = document.getElementById("page");
+  data.arrival = new Map(data.admissions.map((admission) => [admission.language, admission]));
+  const moment = moments(data);
+  const drawings = [];
+  page.replaceChildren(
+    html(
+      "header",
+      {},
+      html("p", { class: "kicker" }, "cclm run"),
+      html("h1", {}, data.name),
+      html("p", { class: "lead" }, summary(data)),
+    ),
+    section("graph", "Who took part, and when", graphSection(data, moment, drawings)),
+    section("curves", "How it went", curvesSection(data, moment, drawings)),
+    section("scores", "Scores", scores(data)),
+    section("admissions", "Why each language was admitted", admissions(data)),
+    section("translations", "Translations to read", translations(data)),
+    section("run", "What was run", whatWasRun(data)),
+  );
+  const all = () => {
+    moment.shows.length = moment.fixed;
+    for (const { holder, make } of drawings) {
+      holder.replaceChildren();
+      moment.shows.push(make(holder));
+    }
+    moment.tell();
+  };
+  moment.fixed = moment.shows.length;
+  all();
+  redraw = all;
+  moment.keys(document);
+}
+
+function section(id, title, content) {
+  return html("section", { id, "aria-labelledby": `${id}-title` }, html("h2", { id: `${id}-title` }, title), content);
+}
+
+function graphSection(data, moment, drawings) {
+  if (!data.graph) return [quiet("No language graph here: graph.json is neither in the run nor two folders above it.")];
+  const holder = html("div", { class: "drawing" });
+  drawings.push({ holder, make: (into) => languageGraph(into, data) });
+  const readable = "Strong lines come from the nearest HRL, with the similarity. A ring closes as the HRLs-evaluated "
+    + "competence, written beside it, nears the threshold; a filled disc takes part.";
+  const absent = data.graph.absent ? ` ${whole(data.graph.absent)} more languages, less alike, are not drawn.` : "";
+  const measured = data.rounds.steps.length > 0;
+  const controls = measured ? player(data, moment) : null;
+  const figure = html("figure", {}, holder, controls, html("figcaption", {}, readable + absent));
+  return [figure, measured ? null : quiet("No round measured yet.")];
+}
+
+window.addEventListener("error", (event) => {
+  const said = `This page could not be drawn in full: ${event.message}`;
+  document.body.append(html("p", { class: "error", role: "alert" }, said));
+});
+
+let resizing = null;
+let drawnWidth = window.innerWidth;
+window.addEventListener("resize", () => {
+  clearTimeout(resizing);
+  if (window.innerWidth === drawnWidth) return; // on phones the bar of the browser comes and goes
+  resizing = setTimeout(() => {
+    drawnWidth = window.innerWidth;
+    if (redraw) redraw();
+  }, 120);
+});
+
+const embedded = document.getElementById("run-data");
+if (embedded) draw(JSON.parse(embedded.textContent));

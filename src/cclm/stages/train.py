@@ -1,0 +1,42 @@
+"""`cclm benchmark` and `cclm train`: what comes before is made first, if it is not there."""
+
+import sys
+from pathlib import Path
+
+from cclm.data.prepare import prepare
+from cclm.data.prepared import Prepared
+from cclm.experiments.benchmark import benchmark
+from cclm.recipe import Recipe
+from cclm.stages.graph import language_graph
+from cclm.stages.prepare import plan
+from cclm.stages.progress import shown
+from cclm.training.session import train
+
+
+def run_folder(recipe: Recipe) -> Path:
+    """Where the run of this recipe is."""
+    return Path(recipe.work) / "runs" / recipe.name
+
+
+def prepared_data(recipe: Recipe) -> Prepared:
+    """The prepared data, made if it is not there."""
+    with shown({"learning subwords": len(recipe.data.languages) + 1}) as progress:
+        return prepare(plan(recipe), recipe.prepared, progress=progress)
+
+
+def run_benchmark(recipe: Recipe, at_once: int | None = None) -> dict[str, float]:
+    """L* of every task, trained if it is not there."""
+    return benchmark(recipe, prepared_data(recipe), at_once=at_once, say=_say)
+
+
+def run_train(recipe: Recipe) -> Path:
+    """Trains the recipe's model, or goes on with it; gives its run directory."""
+    prepared = prepared_data(recipe)
+    graph = language_graph(recipe)
+    losses = benchmark(recipe, prepared, say=_say)
+    train(recipe, prepared, graph, losses, run_folder(recipe))
+    return run_folder(recipe)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""The loop: the one place where curriculum, data and model meet."""

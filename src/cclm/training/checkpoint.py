@@ -1,0 +1,155 @@
+"""Checkpoints that never break: everything into a temporary folder, synced, a manifest last, then one rename.
+
+checkpoints/step-00001000/{model.safetensors, optimizer.safetensors, curriculum.json, progress.json, manifest.json}
+checkpoints/{latest,best}         the name of a folder
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from cclm.data.prepared import sha256
+from cclm.training.errors import TrainingError
+
+VERSION = 1
+KEPT = 2
+"""Newest checkpoints that stay, beside the best."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a training goes on from."""
+
+    model: dict[str, torch.Tensor]
+    optimizer: dict[str, torch.Tensor]
+    curriculum: dict[str, Any]
+    progress: dict[str, Any]
+
+
+def name_of(step: int) -> str:
+    """The folder of a step."""
+    return f"step-{step:08}"
+
+
+def save(folder: Path, checkpoint: Checkpoint, *, step: int, best: int | None) -> Path:
+    """Writes a checkpoint; until the rename it does not exist, and older ones are removed only afterwards."""
+    folder.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder)
+    staging, final = folder / f".tmp-{step}-{os.getpid()}", folder / name_of(step)
+    staging.mkdir()
+    try:
+        save_file(checkpoint.model, staging / "model.safetensors")
+        fault("save:after_model")
+        save_file(checkpoint.optimizer, staging / "optimizer.safetensors")
+        _write_json(staging / "curriculum.json", checkpoint.curriculum)
+        _write_json(staging / "progress.json", checkpoint.progress)
+        _write_manifest(staging)
+        fault("save:before_rename")
+        if final.exists():
+            shutil.rmtree(final)
+        staging.rename(final)
+        _sync(folder)
+        fault("save:after_rename")
+    except OSError as error:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise TrainingError(f"{final}: could not be saved: {error.strerror or error}") from None
+    point(folder, "latest", final.name)
+    if best is not None:
+        point(folder, "best", name_of(best))
+    _prune(folder, keep={final.name} | ({name_of(best)} if best is not None else set()))
+    return final
+
+
+def fault(place: str) -> None:
+    """Ends the process at this place if the environment asks for it: so the tests kill a save anywhere."""
+    if os.environ.get("CCLM_FAULT_AT") == place:
+        os._exit(9)
+
+
+def point(folder: Path, label: str, name: str) -> None:
+    """Lets `latest` or `best` name a checkpoint, in one step."""
+    temporary = folder / f".{label}-{os.getpid()}"
+    temporary.write_text(name + "\n", encoding="utf-8")
+    temporary.replace(folder / label)
+
+
+def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | None:
+    """The newest checkpoint that verifies; damaged ones are passed over, and that is said. None where there is none."""
+    for path in sorted(folder.glob("step-*"), reverse=True):
+        problem = damage(path)
+        if problem is None:
+            return load(path)
+        warn(f"{path}: {problem}; falling back to the one before")
+    return None
+
+
+def load(path: Path) -> Checkpoint:
+    """A checkpoint, verified."""
+    problem = damage(path)
+    if problem is not None:
+        raise TrainingError(f"{path}: {problem}")
+    return Checkpoint(
+        model=load_file(path / "model.safetensors"),
+        optimizer=load_file(path / "optimizer.safetensors"),
+        curriculum=json.loads((path / "curriculum.json").read_text(encoding="utf-8")),
+        progress=json.loads((path / "progress.json").read_text(encoding="utf-8")),
+    )
+
+
+def damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint, or None."""
+    try:
+        manifest: Mapping[str, Any] = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        if manifest["version"] != VERSION:
+            return f"version {manifest['version']!r}; this program reads {VERSION}"
+        for name, facts in manifest["files"].items():
+            if not (path / name).exists():
+                return f"{name} is missing"
+            if (path / name).stat().st_size != facts["bytes"] or sha256(path / name) != facts["sha256"]:
+                return f"{name} is damaged (checksum)"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "manifest.json is missing or damaged"
+    return None
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what saves of dead processes have left."""
+    for path in folder.glob(".tmp-*"):
+        pid = path.name.rpartition("-")[2]
+        if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _write_manifest(staging: Path) -> None:
+    paths = sorted(staging.iterdir())
+    files = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths}
+    for path in paths:
+        _sync(path)
+    _write_json(staging / "manifest.json", {"version": VERSION, "files": files})
+    _sync(staging / "manifest.json")
+    _sync(staging)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _prune(folder: Path, keep: Iterable[str]) -> None:
+    for path in sorted(folder.glob("step-*"))[:-KEPT]:
+        if path.name not in keep:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,91 @@
+"""A run directory: who owns it, what stands in its files, and logs that continue to the same bytes."""
+
+import json
+import math
+import os
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from cclm.training.errors import TrainingError
+
+
+class Lock:
+    """One process owns a run directory; a lock of a process that is gone counts for nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "lock"
+
+    def __enter__(self) -> "Lock":
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        mine = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
+        try:
+            with self._path.open("x", encoding="utf-8") as file:
+                file.write(mine)
+        except FileExistsError:
+            self._take_over(mine)
+        return self
+
+    def _take_over(self, mine: str) -> None:
+        try:
+            owner = json.loads(self._path.read_text(encoding="utf-8"))
+        except ValueError:
+            owner = {"pid": 0, "host": socket.gethostname()}
+        alive = owner["host"] != socket.gethostname() or Path(f"/proc/{owner['pid']}").exists()
+        if alive and owner["pid"] != os.getpid():
+            raise TrainingError(
+                f"{self._path.parent} belongs to process {owner['pid']} on {owner['host']};"
+                f" if that is gone, delete {self._path}"
+            )
+        self._path.write_text(mine, encoding="utf-8")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+class Log:
+    """Lines of JSON, appended and synced by the caller's save; cut back to a known length when a run goes on."""
+
+    def __init__(self, path: Path, length: int = 0) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab")
+        self._file.truncate(length)
+        self._file.seek(length)
+
+    def write(self, event: str, step: int, **facts: Any) -> None:
+        """A line: what happened at which step."""
+        content = _without_nan({"event": event, "step": step, **facts})
+        line = json.dumps(content, ensure_ascii=False, allow_nan=False)
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+
+    @property
+    def length(self) -> int:
+        """Bytes so far."""
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Ends writing."""
+        self._file.close()
+
+
+def _without_nan(value: Any) -> Any:
+    """The value with null for every number that JSON has no word for."""
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> list[str]:
+    """The settings that differ, each as `key: before -> now`."""
+    found: list[str] = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += differences(old, new, f"{prefix}{name}.")
+        elif old != new:
+            found.append(f"{prefix}{name}: {old!r} -> {new!r}")
+    return found

@@ -1,0 +1,269 @@
+"""The training loop: draw, step, look, decide, save; on one screen."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cclm.chance import key
+from cclm.curriculum import Curriculum, draw_language
+from cclm.data.batches import Batch, Batches
+from cclm.model.loss import losses
+from cclm.model.schedule import learning_rate
+from cclm.model.transformer import Transformer
+from cclm.recipe import Recipe
+from cclm.training import checkpoint as checkpoints
+from cclm.training.errors import TrainingError
+from cclm.training.evaluate import DevLoss, Evaluator, tensors
+from cclm.training.progress import Progress
+from cclm.training.run_directory import Log
+from cclm.training.stopping import metric_over, validated
+from cclm.training.telling import Telling
+
+SHOW_EVERY = 50
+"""Steps between two train events."""
+PATIENCE_WITH_NAN = 10
+"""Steps in a row whose loss or gradient is not finite before the training gives up."""
+
+
+@dataclass
+class Parts:
+    """What a trainer is made of."""
+
+    recipe: Recipe
+    model: Transformer
+    optimizer: torch.optim.Optimizer
+    curriculum: Curriculum
+    train: dict[str, Batches]
+    evaluator: Evaluator
+    dev_sizes: dict[str, int]
+    device: torch.device
+
+
+class Trainer:
+    """Trains until it has converged, run out of steps, or been told to stop; it can go on from any checkpoint."""
+
+    def __init__(self, parts: Parts, folder: Path, progress: Progress, log: Log, telling: Telling) -> None:
+        self._ = parts
+        self._folder, self._log, self._telling = folder, log, telling
+        self.progress = progress
+        self._settings, self._every = parts.recipe.training, parts.recipe.curriculum.every
+
+    def run(self, poll: Callable[[], None]) -> str:
+        """Trains to the end and gives the reason; `poll` raises where the process was told to stop.
+
+        What is due after a step is part of the progress: a training stopped in the middle of a probe goes on with it.
+        """
+        progress = self.progress
+        while progress.finished is None or progress.due:
+            if not progress.due:
+                progress.step += 1
+                self._train_step(progress.step)
+                progress.due = self._due(progress.step)
+            elif progress.due[0] == "show":
+                self._show(progress.step)
+                progress.due.pop(0)
+            elif progress.due[0] == "probe":  # a round of the curriculum
+                self._probe(progress.step)
+                progress.due.pop(0)
+            elif progress.due[0] == "validate":
+                self._validate(progress.step)
+                progress.due.pop(0)
+            elif progress.due.pop(0) == "save":
+                self.save(logged=True)
+            poll()
+        return progress.finished
+
+    def _due(self, step: int) -> list[str]:
+        settings = self._settings
+        last = step >= settings.max_steps
+        due = ["show"] if step % SHOW_EVERY == 0 else []
+        due += ["probe"] if step % self._every == 0 else []
+        due += ["validate", "save"] if step % settings.validate_every == 0 or last else []
+        return due
+
+    def _train_step(self, step: int) -> None:
+        """One update from `accumulate` micro-batches, each of one language, drawn on its own."""
+        self._.model.train()
+        micro = [self._draw() for _ in range(self._settings.accumulate)]
+        tokens = sum(batch.target_tokens for _, _, batch in micro)
+        total = 0.0
+        for number, name, batch in micro:
+            torch.manual_seed(key(self._.recipe.seed, "dropout", number) >> 1)
+            source, target_input, target_output = tensors(batch, self._.device)
+            with self._autocast():
+                logits = self._.model(source, target_input)
+            found = losses(logits.float(), target_output, self._settings.label_smoothing)
+            (found.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+            total += self._count(name, found.smoothed.item(), found.nll.item(), batch.target_tokens)
+        self._update(step, total)
+
+    def _draw(self) -> tuple[int, str, Batch]:
+        number, progress = self.progress.micro, self.progress
+        name = draw_language(self._.recipe.seed, number, self._.curriculum.distribution)
+        counter = progress.counters.get(name, 0)
+        progress.counters[name], progress.micro = counter + 1, number + 1
+        return number, name, self._.train[name].batch(counter)
+
+    def _update(self, step: int, total: float) -> None:
+        """The optimizer's step; one whose loss or gradient is not finite is never taken, only counted."""
+        parameters = list(self._.model.parameters())
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self._settings.clip or math.inf)
+        if math.isfinite(total) and bool(torch.isfinite(norm)):
+            rate = learning_rate(step, peak=self._settings.learning_rate, warmup=self._settings.warmup)
+            for group in self._.optimizer.param_groups:
+                group["lr"] = rate
+            self._.optimizer.step()
+            self.progress.skipped_in_a_row = 0
+        else:
+            self.progress.skipped += 1
+            self.progress.skipped_in_a_row += 1
+            if self.progress.skipped_in_a_row >= PATIENCE_WITH_NAN:
+                raise TrainingError(
+                    f"step {step}: loss or gradient not finite in {PATIENCE_WITH_NAN} steps in a row;"
+                    " the last checkpoint is intact: lower training.learning_rate or set training.clip"
+                )
+        self._.optimizer.zero_grad(set_to_none=True)
+
+    def _count(self, name: str, smoothed: float, nll: float, tokens: int) -> float:
+        if math.isfinite(smoothed):
+            progress, shown = self.progress, self.progress.shown
+            progress.train_nats[name] = progress.train_nats.get(name, 0.0) + smoothed
+            progress.train_tokens[name] = progress.train_tokens.get(name, 0) + tokens
+            shown["smoothed"] = shown.get("smoothed", 0.0) + smoothed
+            shown["nll"] = shown.get("nll", 0.0) + nll
+            shown.setdefault("tokens", {})[name] = shown.get("tokens", {}).get(name, 0) + tokens
+            shown.setdefault("draws", {})[name] = shown.get("draws", {}).get(name, 0) + 1
+        return smoothed
+
+    def _autocast(self) -> Any:
+        enabled = self._settings.precision == "bf16"
+        return torch.autocast(self._.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+    def _show(self, step: int) -> None:
+        shown, self.progress.shown = self.progress.shown, {}
+        tokens = sum(shown.get("tokens", {}).values()) or 1
+        rate = learning_rate(step, peak=self._settings.learning_rate, warmup=self._settings.warmup)
+        facts = {
+            "loss": shown.get("smoothed", 0.0) / tokens / math.log(2),
+            "nll": shown.get("nll", 0.0) / tokens / math.log(2),
+            "learning_rate": rate,
+            "draws": shown.get("draws", {}),
+            "tokens": shown.get("tokens", {}),
+            "skipped": self.progress.skipped,
+        }
+        self._log.write("train", step, **facts)
+        self._telling.trained(step, facts)
+
+    def _probe(self, step: int) -> None:
+        """Algorithm 1: measure every language on dev, admit who is ready, set the weights."""
+        curriculum, progress = self._.curriculum, self.progress
+        with self._telling.timed("probe"):
+            found = self._.evaluator.probe(self._.model, step, self._.recipe.curriculum.dev_sample)
+        signals: dict[str, Any] = {}
+        if "train_loss" in curriculum.needs:
+            signals["train_loss"] = {
+                name: nats / progress.train_tokens[name] / math.log(2) for name, nats in progress.train_nats.items()
+            }
+        progress.train_nats, progress.train_tokens = {}, {}
+        new = curriculum.observe(step=step, dev_loss=_smoothed(found), **signals)
+        told = curriculum.explain()
+        names = ("dev_loss", "competence", "hrls_competence", "weights", "admitted")
+        self._log.write("probe", step, **{name: told[name] for name in names})
+        self._telling.probed(step, told, progress)
+        self._welcome(step, new)
+
+    def _welcome(self, step: int, new: tuple[str, ...]) -> None:
+        """Languages that have just been admitted: told with the reason; what stopping waits for starts anew."""
+        admissions = self._.curriculum.explain()["admissions"]
+        for lang in new:
+            facts = {name: value for name, value in admissions[lang].items() if name != "step"}
+            self._log.write("admitted", step, language=lang, **facts)
+            self._telling.admitted(step, lang, facts["reason"])
+        if new:
+            self.progress.stop_best, self.progress.stop_waited = None, 0
+            self.progress.last_admission = step
+
+    def _validate(self, step: int) -> None:
+        """Whole dev sets: which checkpoint is the best so far, and whether it is time to stop."""
+        with self._telling.timed("validation"):
+            found = self._.evaluator.validate(self._.model)
+        facts = validated(found, self._.dev_sizes)
+        self._log.write("validation", step, **facts)
+        self._telling.validated(step, facts)
+        self._select(step, found)
+        self._consider_stopping(step, found)
+        if step >= self._settings.max_steps and self.progress.finished is None:
+            self._finish("all steps are done")
+
+    def _select(self, step: int, found: dict[str, DevLoss]) -> None:
+        value = metric_over(self._settings.select_on, found, self._.dev_sizes)
+        if math.isfinite(value) and (self.progress.selected is None or value < self.progress.selected):
+            self.progress.selected, self.progress.selected_step = value, step
+
+    def _consider_stopping(self, step: int, found: dict[str, DevLoss]) -> None:
+        progress, admitted = self.progress, self._.curriculum.admitted
+        value = metric_over(self._settings.stop_on, {name: found[name] for name in admitted}, self._.dev_sizes)
+        if math.isfinite(value) and (progress.stop_best is None or value < progress.stop_best):
+            progress.stop_best, progress.stop_waited = value, 0
+            return
+        progress.stop_waited += 1
+        if progress.stop_waited < self._settings.patience:
+            return
+        remaining = self._.curriculum.admit_remaining()
+        if not remaining:
+            self._finish(f"no better in {self._settings.patience} validations")
+            return
+        progress.phase = 2  # the second phase of Algorithm 1: optimizer and schedule go on
+        self._log.write("phase", step, phase=2, admitted=list(remaining))
+        self._welcome(step, remaining)
+
+    def _finish(self, reason: str) -> None:
+        progress = self.progress
+        progress.finished = reason
+        facts: dict[str, Any] = {"reason": reason, "best": progress.selected_step}
+        if progress.selected_step is not None and progress.selected_step < progress.last_admission:
+            facts["note"] = f"the selected checkpoint precedes the last admission, at step {progress.last_admission}"
+        self._log.write("stopped", progress.step, **facts)
+        self._telling.stopped(progress.step, facts)
+
+    def save(self, *, logged: bool) -> None:
+        """Writes a checkpoint. One that a signal asked for is no fact of the training and not in its log."""
+        if logged:
+            self._log.write("saved", self.progress.step)
+        self.progress.log_bytes = self._log.length
+        checkpoints.save(
+            self._folder / "checkpoints",
+            checkpoints.Checkpoint(
+                model={name: tensor.contiguous() for name, tensor in self._.model.state_dict().items()},
+                optimizer=optimizer_tensors(self._.model, self._.optimizer),
+                curriculum=self._.curriculum.state_dict(),
+                progress=self.progress.to_dict(),
+            ),
+            step=self.progress.step,
+            best=self.progress.selected_step,
+        )
+
+
+def _smoothed(found: dict[str, DevLoss]) -> dict[str, float]:
+    return {name: loss.smoothed for name, loss in found.items()}
+
+
+def optimizer_tensors(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The optimizer's state by the names of the parameters."""
+    found: dict[str, torch.Tensor] = {}
+    for name, parameter in model.named_parameters():
+        for what, value in optimizer.state.get(parameter, {}).items():
+            found[f"{name}:{what}"] = torch.as_tensor(value).detach().clone()
+    return found
+
+
+def load_optimizer(model: Transformer, optimizer: torch.optim.Optimizer, saved: dict[str, torch.Tensor]) -> None:
+    """Puts a saved state back."""
+    parameters = dict(model.named_parameters())
+    for label, tensor in saved.items():
+        name, _, what = label.rpartition(":")
+        optimizer.state[parameters[name]][what] = tensor

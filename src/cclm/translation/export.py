@@ -1,0 +1,160 @@
+"""A CTranslate2 model written from our own weights, without any other toolkit's checkpoint in between."""
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ctranslate2.converters import Converter  # type: ignore[import-untyped]
+from ctranslate2.specs import TransformerSpec  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+# P positions, D model
+
+Array = NDArray[Any]
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+"""What every vocabulary begins with."""
+POSITIONS = 1024
+"""Rows of the exported position table: the longest source, its </s> included, and the longest target."""
+FIRST_POSITION = 2
+"""That of the first token, as in fairseq. CTranslate2's own table would begin with 1."""
+
+
+class ExportError(ValueError):
+    """Weights that do not make a model, or an export that does not compute what they do."""
+
+
+def export(
+    state: Mapping[str, Array],
+    *,
+    heads: int,
+    source_symbols: Sequence[str],
+    target_symbols: Sequence[str],
+    folder: Path,
+    quantization: str | None = None,
+) -> None:
+    """Writes the CTranslate2 model of these weights into `folder`, in place of what is there, whole or not at all.
+
+    A state without `source_embedding.weight` has one vocabulary for both sides. The model puts </s> behind a source
+    itself; what a translation begins with, <s> or a language tag, it takes from the caller. `quantization` is one of
+    CTranslate2's ("int8", "float16", ...). The weights given stay as they are.
+    """
+    _check_symbols("source", source_symbols)
+    _check_symbols("target", target_symbols)
+    converter = _FromState(state, heads, source_symbols, target_symbols)
+    partial = folder.with_name(folder.name + ".partial")
+    converter.convert(str(partial), quantization=quantization, force=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+    partial.rename(folder)
+
+
+def positions(width: int, rows: int = POSITIONS) -> NDArray[np.float32]:
+    """(P, D): sines, then cosines, of frequencies that fall from 1 to 1/10000; row 0 is that of the first token."""
+    half = width // 2
+    if width % 2 or half < 2:
+        raise ExportError(f"sinusoidal positions need an even width of at least 4; got {width}")
+    frequencies_D = np.exp(-np.log(10000.0) * np.arange(half) / (half - 1))
+    angles_PD = np.arange(FIRST_POSITION, FIRST_POSITION + rows)[:, None] * frequencies_D
+    return np.concatenate([np.sin(angles_PD), np.cos(angles_PD)], axis=1).astype(np.float32)
+
+
+class _FromState(Converter):  # type: ignore[misc]
+    """Fills CTranslate2's description of a pre-norm Transformer."""
+
+    def __init__(self, state: Mapping[str, Array], heads: int, source: Sequence[str], target: Sequence[str]) -> None:
+        self._weights, self._heads = _Weights(state), heads
+        self._source, self._target = list(source), list(target)
+
+    def _load(self) -> Any:
+        weights = self._weights
+        target_VD = weights.take("target_embedding.weight")
+        source_VD = weights.take("source_embedding.weight") if weights.have("source_embedding.weight") else target_VD
+        self._check(source_VD, target_VD)
+        spec = TransformerSpec.from_config(
+            (weights.layers("encoder"), weights.layers("decoder")), self._heads, pre_norm=True
+        )
+        spec.encoder.embeddings[0].weight = source_VD
+        spec.decoder.embeddings.weight = target_VD
+        spec.decoder.projection.weight = target_VD  # tied; written once, the other is an alias
+        for name, side in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+            side.position_encodings.encodings = positions(target_VD.shape[1])
+            _set_norm(side.layer_norm, weights, f"{name}.norm")
+            for i, layer in enumerate(side.layer):
+                _set_layer(layer, weights, f"{name}.layers.{i}", cross=name == "decoder")
+        weights.check_all_taken()
+        spec.register_source_vocabulary(self._source)
+        spec.register_target_vocabulary(self._target)
+        spec.config.add_source_eos = True
+        spec.config.decoder_start_token = None
+        return spec
+
+    def _check(self, source_VD: Array, target_VD: Array) -> None:
+        if source_VD is target_VD and self._source != self._target:
+            raise ExportError("there is one embedding for both sides, but source and target symbols differ")
+        for side, embedding_VD, symbols in (("source", source_VD, self._source), ("target", target_VD, self._target)):
+            if len(embedding_VD) != len(symbols):
+                raise ExportError(f"the {side} embedding has {len(embedding_VD)} rows for {len(symbols)} symbols")
+        if self._heads < 1 or target_VD.shape[1] % self._heads:
+            raise ExportError(f"a width of {target_VD.shape[1]} cannot be divided among {self._heads} heads")
+
+
+class _Weights:
+    """The weights by name, each to be taken exactly once."""
+
+    def __init__(self, state: Mapping[str, Array]) -> None:
+        self._left = dict(state)
+
+    def have(self, name: str) -> bool:
+        return name in self._left
+
+    def take(self, name: str) -> NDArray[np.float32]:
+        """A copy: int8 conversion scales arrays in place, and these may be the memory of a model in training."""
+        if name not in self._left:
+            raise ExportError(f"no weight {name} in the state")
+        return np.array(self._left.pop(name), dtype=np.float32, copy=True, order="C")
+
+    def layers(self, side: str) -> int:
+        matches = (re.match(rf"{side}\.layers\.(\d+)\.", name) for name in self._left)
+        return max((int(match[1]) + 1 for match in matches if match), default=0)
+
+    def check_all_taken(self) -> None:
+        if self._left:
+            raise ExportError(f"weights that the model has no place for: {', '.join(sorted(self._left))}")
+
+
+def _set_layer(spec: Any, weights: _Weights, name: str, *, cross: bool) -> None:
+    _set_norm(spec.self_attention.layer_norm, weights, f"{name}.self_attention_norm")
+    _set_attention(spec.self_attention, weights, f"{name}.self_attention", [["query", "key", "value"], ["output"]])
+    if cross:
+        _set_norm(spec.attention.layer_norm, weights, f"{name}.cross_attention_norm")
+        _set_attention(spec.attention, weights, f"{name}.cross_attention", [["query"], ["key", "value"], ["output"]])
+    _set_norm(spec.ffn.layer_norm, weights, f"{name}.feed_forward_norm")
+    _set_linear(spec.ffn.linear_0, weights, f"{name}.feed_forward.inner")
+    _set_linear(spec.ffn.linear_1, weights, f"{name}.feed_forward.outer")
+
+
+def _set_attention(spec: Any, weights: _Weights, name: str, fused: list[list[str]]) -> None:
+    """CTranslate2 computes what has the same input in one product: the rows stand below each other."""
+    for linear, parts in zip(spec.linear, fused, strict=True):
+        _set_linear(linear, weights, *(f"{name}.{part}" for part in parts))
+
+
+def _set_linear(spec: Any, weights: _Weights, *names: str) -> None:
+    spec.weight = np.concatenate([weights.take(f"{name}.weight") for name in names])
+    spec.bias = np.concatenate([weights.take(f"{name}.bias") for name in names])
+
+
+def _set_norm(spec: Any, weights: _Weights, name: str) -> None:
+    spec.gamma, spec.beta = weights.take(f"{name}.weight"), weights.take(f"{name}.bias")
+
+
+def _check_symbols(side: str, symbols: Sequence[str]) -> None:
+    if tuple(symbols[: len(SPECIALS)]) != SPECIALS:
+        raise ExportError(f"{side} symbols must begin with {' '.join(SPECIALS)}; got {' '.join(symbols[:4])}")
+    twice = [symbol for symbol, count in Counter(symbols).items() if count > 1]
+    if twice:
+        raise ExportError(f"{side} symbols must differ; more than once there are {', '.join(map(repr, twice[:5]))}")

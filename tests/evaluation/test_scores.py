@@ -1,0 +1,172 @@
+"""Scores against the SacreBLEU command line on the same files, and everything that is refused."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+
+from cclm.evaluation.scores import read_lines, score
+
+REFERENCES = [
+    "The old teacher reads a book, doesn't she?",
+    "We bought three apples at the market.",
+    "Baku is the capital of Azerbaijan; Minsk is that of Belarus.",
+    "It's raining\u2028again.",  # a line separator of Unicode's, inside of a sentence
+    "My brother works in the hospital on Sundays.",
+    "“Come in!”, said the child.",
+] * 3
+GOOD = [
+    "The old teacher is reading a book, isn't she?",
+    "We bought three apples on the market.",
+    "Baku is the capital of Azerbaijan; Minsk that of Belarus.",
+    "It is raining\u2028again.",
+    "my brother works at the hospital on sundays.",
+    "",
+] * 3
+POOR = ["The teacher has a book.", "We apples.", "Baku is.", "Rain.", "brother on Sundays works.", "Come in"] * 3
+SYSTEMS = {"tur": (GOOD, REFERENCES), "aze": (POOR, REFERENCES), "bel": (REFERENCES[3:], REFERENCES[3:])}
+GROUPS = {"high_resource": ["tur", "rus"], "low_resource": ["aze", "bel"]}
+
+
+def command_line(folder: Path, hypotheses: list[str], *arguments: str, seed: int = 12345) -> Any:
+    """What `sacrebleu` prints for the two files."""
+    for name, lines in (("hyp", hypotheses), ("ref", REFERENCES)):
+        (folder / name).write_bytes("".join(line + "\n" for line in lines).encode())
+    program = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-w", "4", *arguments]
+    environment = {**os.environ, "SACREBLEU_SEED": str(seed)}
+    result = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(result.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lang", ["tur", "aze"])
+def test_scores_are_those_of_the_command_line_on_the_written_files(lang: str, tmp_path: Path) -> None:
+    hypotheses = SYSTEMS[lang][0]
+    both = command_line(tmp_path, hypotheses, "-m", "bleu", "chrf")
+    resampled = command_line(tmp_path, hypotheses, "-m", "bleu", "--confidence")
+    read = (read_lines(tmp_path / "hyp"), read_lines(tmp_path / "ref"))
+    assert read == SYSTEMS[lang]
+
+    result = score({lang: read}, **GROUPS)
+    scores = result["languages"][lang]
+    assert {metric["name"]: metric["score"] for metric in both} == {
+        "BLEU": round(scores["bleu"], 4),
+        "chrF2": round(scores["chrf"], 4),
+    }
+    assert (scores["bleu_low"] + scores["bleu_high"]) / 2 == pytest.approx(resampled["confidence_mean"], abs=1e-4)
+    assert (scores["bleu_high"] - scores["bleu_low"]) / 2 == pytest.approx(resampled["confidence_var"], abs=1e-4)
+    # Where the command line has the parts of a signature as keys, ours is one string.
+    for name, printed in (("bleu", resampled), ("chrf", both[1])):
+        parts = dict(part.split(":") for part in result["signature"][name].split("|"))
+        assert parts == {key: printed[key] for key in parts}
+
+
+@pytest.mark.slow
+def test_the_seed_is_that_of_the_bootstrap(tmp_path: Path) -> None:
+    printed = command_line(tmp_path, GOOD, "-m", "bleu", "--confidence", "--confidence-n", "50", seed=7)
+    scores = score({"tur": (GOOD, REFERENCES)}, **GROUPS, bootstrap=50, seed=7)["languages"]["tur"]
+    assert (scores["bleu_low"] + scores["bleu_high"]) / 2 == pytest.approx(printed["confidence_mean"], abs=1e-4)
+    other = score({"tur": (GOOD, REFERENCES)}, **GROUPS, bootstrap=50, seed=8)["languages"]["tur"]
+    assert other["bleu"] == scores["bleu"]
+    assert other["bleu_low"] != scores["bleu_low"]
+
+
+@pytest.mark.parametrize("before", [None, "99"])
+def test_the_environment_stays_as_it_was(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    if before is not None:
+        monkeypatch.setenv("SACREBLEU_SEED", before)
+    result = score(SYSTEMS, **GROUPS, bootstrap=10, seed=3)
+    assert os.environ.get("SACREBLEU_SEED") == before
+    assert "seed:3" in result["signature"]["bleu"]
+
+
+def test_the_result_is_the_content_of_scores_json() -> None:
+    result = score(SYSTEMS, **GROUPS, bootstrap=10)
+    assert json.loads(json.dumps(result)) == result
+    assert list(result) == ["version", "signature", "languages", "means"]
+    assert result["version"] == 1
+    version = sacrebleu.__version__
+    assert result["signature"] == {
+        "sacrebleu": version,
+        "bleu": f"nrefs:1|bs:10|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}",
+        "chrf": f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}",
+    }
+    assert list(result["languages"]) == ["tur", "aze", "bel"]
+    assert list(result["languages"]["tur"]) == ["bleu", "bleu_low", "bleu_high", "chrf"]
+
+
+def test_means_are_of_bleu_over_all_over_each_group_and_the_worst() -> None:
+    result = score(SYSTEMS, **GROUPS, bootstrap=10)
+    tur, aze, bel = (result["languages"][lang]["bleu"] for lang in ("tur", "aze", "bel"))
+    assert bel == pytest.approx(100)  # the references themselves
+    assert aze < tur < bel
+    means = {"all": (tur + aze + bel) / 3, "hrl": tur, "lrl": (aze + bel) / 2, "worst": aze}
+    assert result["means"] == pytest.approx(means)
+
+
+def test_the_mean_of_a_group_without_a_language_is_none() -> None:
+    result = score({"aze": (POOR, REFERENCES)}, **GROUPS, bootstrap=10)
+    bleu = result["languages"]["aze"]["bleu"]
+    assert result["means"] == {"all": bleu, "hrl": None, "lrl": bleu, "worst": bleu}
+
+
+def test_the_score_lies_in_its_interval_and_case_counts() -> None:
+    scores = score(SYSTEMS, **GROUPS)["languages"]["tur"]
+    assert scores["bleu_low"] < scores["bleu"] < scores["bleu_high"]
+    lowered = [line.lower() for line in GOOD]
+    assert score({"tur": (lowered, REFERENCES)}, **GROUPS, bootstrap=10)["languages"]["tur"]["bleu"] < scores["bleu"]
+
+
+def test_a_system_that_says_nothing_has_zeros() -> None:
+    scores = score({"aze": ([""] * len(REFERENCES), REFERENCES)}, **GROUPS, bootstrap=10)["languages"]["aze"]
+    assert scores == {"bleu": 0.0, "bleu_low": 0.0, "bleu_high": 0.0, "chrf": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("systems", "groups", "message"),
+    [
+        ({"aze": (["a", "b"], ["a"])}, {}, "aze: 2 hypotheses for 1 references"),
+        ({"aze": (["a"], ["a", "b"])}, {}, "aze: 1 hypotheses for 2 references"),
+        ({"aze": ([], [])}, {}, "aze: no text among its 0 references"),
+        ({"aze": (["a", "b"], ["", " "])}, {}, "aze: no text among its 2 references"),
+        ({}, {}, "there is no language to score"),
+        ({"slk": (["a"], ["a"])}, {}, "slk is neither high- nor low-resource: its scores belong to one of the two"),
+        ({"aze": (["a"], ["a"])}, {"high_resource": ["aze"]}, "aze is both high- and low-resource"),
+        ({"aze": (["a"], ["a"])}, {"bootstrap": 1}, "bootstrap must be at least 2 resamples; got 1"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(systems: dict[str, Any], groups: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        score(systems, **{**GROUPS, **groups})
+
+
+def test_sacrebleu_itself_lets_unequal_counts_pass() -> None:
+    # The reason for our refusal; should this fail one day, ours may go.
+    assert sacrebleu.metrics.bleu.BLEU().corpus_score(["a b c d", "e f"], [["a b c d"]]).score == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a\n\nb\n", ["a", "", "b"]),
+        (b"a\nb", ["a", "b"]),
+        ("a\u2028b\x0bc\x85d\r\ne\x1cf\n".encode(), ["a\u2028b\x0bc\x85d\r", "e\x1cf"]),
+    ],
+)
+def test_only_a_newline_ends_a_line(content: bytes, lines: list[str], tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(content)
+    assert read_lines(tmp_path / "text") == lines
+
+
+def test_text_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes("a\nə\n".encode() + b"caf\xe9\n")
+    with pytest.raises(ValueError, match=r"text, line 3: not UTF-8 \(invalid continuation byte\)"):
+        read_lines(tmp_path / "text")

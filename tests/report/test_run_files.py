@@ -1,0 +1,134 @@
+"""Reading a run directory: what is absent is left out, what is torn is passed over, what is wrong is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+from made_run import write_lines, write_log, write_run
+
+from cclm.report.run_files import read_run
+
+SAVED = {"event": "saved", "step": 1}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    write_log(tmp_path / "work" / "runs" / "run", [SAVED])
+    return tmp_path / "work" / "runs" / "run"
+
+
+def test_a_folder_without_a_log_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no run here: .* has no log.jsonl; give the folder of a run"):
+        read_run(tmp_path)
+
+
+def test_what_is_absent_is_empty(run: Path) -> None:
+    found = read_run(run)
+    assert (found.name, found.config, found.environment, found.benchmark) == ("run", "", {}, {})
+    assert (found.graph, found.scores, found.passages, found.events) == (None, None, [], [SAVED])
+
+
+def test_graph_and_benchmark_may_lie_in_the_work_folder(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "work" / "runs" / "run")
+    for name in ("graph.json", "benchmark.json"):
+        (run / name).rename(tmp_path / "work" / name)
+    found = read_run(run)
+    assert found.graph is not None
+    assert found.graph.nearest["slk"] == "ces"
+    assert found.benchmark["aze"] == 7.87
+
+
+@pytest.mark.parametrize(
+    "torn", ['{"event": "tra', '{"event": "admitted", "step": 2, "reason": "\xc3', "nul", '{"a": 1}x']
+)
+def test_a_torn_last_line_is_passed_over(run: Path, torn: str) -> None:
+    with (run / "log.jsonl").open("ab") as log:
+        log.write(torn.encode("latin-1"))
+    assert read_run(run).events == [SAVED]
+
+
+def test_a_broken_line_before_the_last_is_named(run: Path) -> None:
+    write_lines(run / "log.jsonl", [json.dumps(SAVED), '{"event": "tra', json.dumps(SAVED)])
+    with pytest.raises(ValueError, match=r"log.jsonl line 2: not JSON: .*; resume the run from its checkpoint"):
+        read_run(run)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("[1]", "not an event; every line is an object with 'event' and 'step'"),
+        ('{"event": 3}', "not an event; every line is an object with 'event' and 'step'"),
+        ('{"event": "probe", "step": "x"}', "step of this probe event is 'x'; a whole number is needed"),
+        ('{"event": "probe", "step": true}', "step of this probe event is True; a whole number is needed"),
+        ('{"event": "probe", "step": 1, "weights": {"a": "b"}}', "weights of a is 'b'; a number is needed"),
+        ('{"event": "admitted", "step": 1}', "this admission names no language"),
+    ],
+)
+def test_an_event_that_cannot_be_is_named(run: Path, line: str, complaint: str) -> None:
+    write_lines(run / "log.jsonl", [line])
+    with pytest.raises(ValueError, match=f"log.jsonl line 1: {complaint}"):
+        read_run(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("environment.json", "{", r"not JSON: .*; mend the file, or remove it"),
+        ("environment.json", "[" * 100_000, r"not JSON: .*; mend the file, or remove it"),
+        ("environment.json", "[]", "expected an object, got list; mend"),
+        ("graph.json", '{"version": 9}', "version 9; this program reads 1"),
+        ("graph.json", '{"version": 1, "high_resource": ["a"], "low_resource": ["b"], "similarity": 3}', "mend"),
+        ("benchmark.json", '{"losses": []}', "losses: expected an object, got list; mend"),
+        ("benchmark.json", '{"losses": {"a": "b"}}', "loss of a is 'b'; a number is needed"),
+        ("scores.json", "{}", "version None; this program reads 1"),
+        ("scores.json", '{"version": 1, "means": []}', "means: expected an object; mend"),
+        ("scores.json", '{"version": 1, "languages": {"a": 1}}', "scores of a: expected an object; mend"),
+        ("scores.json", '{"version": 1, "languages": {"a": {"bleu": "x"}}}', "a: score of bleu is 'x'; a number"),
+        ("scores.json", '{"version": 1, "means": {"all": "x"}}', "mean of all is 'x'; a number is needed"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(run: Path, name: str, content: str, complaint: str) -> None:
+    (run / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name}: .*{complaint}"):
+        read_run(run)
+
+
+def test_three_sentences_are_taken_from_all_over_the_file(run: Path) -> None:
+    (run / "translations").mkdir()
+    write_lines(run / "translations" / "test.aze-eng.txt", [str(i) for i in range(12)])
+    (passage,) = read_run(run).passages
+    assert (passage.split, passage.source, passage.target) == ("test", "aze", "eng")
+    # The middles of the three thirds of 0 to 11: 12 * 1/6, 12 * 3/6, 12 * 5/6.
+    assert [one["translation"] for one in passage.sentences] == ["2", "6", "10"]
+    assert passage.sentences[0]["source"] is passage.sentences[0]["reference"] is None
+
+
+def test_a_short_file_gives_what_it_has(run: Path) -> None:
+    (run / "translations").mkdir()
+    (run / "translations" / "test.a-b.txt").write_text("one")
+    (run / "translations" / "test.c-d.txt").write_text("")
+    one, none = read_run(run).passages
+    assert [sentence["translation"] for sentence in one.sentences] == ["one"]
+    assert none.sentences == []
+
+
+def test_the_test_set_is_shown_before_any_other(run: Path) -> None:
+    (run / "translations").mkdir()
+    for split in ("dev", "test", "train"):
+        write_lines(run / "translations" / f"{split}.aze-eng.txt", [split])
+    assert [passage.split for passage in read_run(run).passages] == ["test"]
+
+
+def test_lines_end_at_newlines_only(run: Path) -> None:
+    (run / "translations").mkdir()
+    write_lines(run / "translations" / "test.a-b.txt", ["x\u2028y\x0cz"])
+    assert read_run(run).passages[0].sentences[0]["translation"] == "x\u2028y\x0cz"
+
+
+def test_translations_and_references_must_be_parallel(run: Path) -> None:
+    (run / "translations").mkdir()
+    write_lines(run / "translations" / "test.a-b.txt", ["x", "y"])
+    write_lines(run / "translations" / "test.a-b.reference.txt", ["x"])
+    complaint = "test.a-b.txt has 2 lines but test.a-b.reference.txt has 1: the files are not parallel"
+    with pytest.raises(ValueError, match=complaint):
+        read_run(run)

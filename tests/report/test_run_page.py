@@ -1,0 +1,203 @@
+"""The page of a run: complete, needing nothing but itself, and never running what a run's files say."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_run import EVIL, events, simulated, write_evil, write_lines, write_log, write_run
+
+from cclm.report.page import SCRIPTS, asset, embedded, write_report
+from cclm.report.run_data import MOST_ROUNDS, run_data
+from cclm.report.run_files import read_run
+
+
+class Page(HTMLParser):
+    """The elements of a page and the text in each."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, str] = {}
+        self.inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.inside = dict(attrs).get("id") or tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        self.texts[self.inside] = self.texts.get(self.inside, "") + data
+
+    @property
+    def data(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.texts["run-data"])
+        return content
+
+
+def page_of(run: Path) -> Page:
+    return Page(write_report(run).read_text(encoding="utf-8"))
+
+
+def test_the_page_stands_in_the_run_unless_told_otherwise(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    assert write_report(run) == run / "report.html"
+    assert write_report(run, tmp_path / "x.html").read_bytes() == (run / "report.html").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "x.html"]
+
+
+def test_a_page_for_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no folder .*absent to write x.html into: make it first"):
+        write_report(write_run(tmp_path / "run"), tmp_path / "absent" / "x.html")
+
+
+def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
+    text = write_report(write_run(tmp_path / "run")).read_text(encoding="utf-8")
+    assert set(re.findall(r"\w+://[^\s\"'`]*", text)) == {"http://www.w3.org/2000/svg"}
+    page = Page(text)
+    assert [tag for tag, _ in page.elements if tag in ("link", "img", "iframe", "object")] == []
+    assert all("src" not in attributes and "href" not in attributes for _, attributes in page.elements)
+    assert [tag for tag, _ in page.elements].count("script") == 2
+
+
+def test_only_the_page_s_own_style_and_script_may_act(tmp_path: Path) -> None:
+    page = page_of(write_run(tmp_path / "run"))
+    policy = next(a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    assert re.fullmatch(r".* style-src 'sha256-[\w+/=]{44}'; script-src 'sha256-[\w+/=]{44}'", policy)
+
+
+def test_scripts_turn_no_text_into_markup() -> None:
+    for name in SCRIPTS:
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(", asset(name))
+
+
+def test_what_a_run_s_files_say_stays_text(tmp_path: Path) -> None:
+    run = write_evil(tmp_path)
+    page = page_of(run)
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    assert all(tag != "img" for tag, _ in page.elements)
+    assert page.texts["title"] == f"{run.name} · cclm"
+    assert page.data["settings"] == f"# {EVIL}\n"
+    assert EVIL in [language["name"] for language in page.data["languages"]]
+    assert EVIL in [admission["reason"] for admission in page.data["admissions"]]
+    assert page.data["translations"][0]["sentences"][0]["source"] == EVIL
+    assert page.data["summary"]["stopped"]["reason"] == EVIL
+
+
+def test_json_in_a_script_has_no_angle_and_no_nan() -> None:
+    assert embedded({"a": "</script>"}) == '{"a":"\\u003c/script>"}'
+    with pytest.raises(ValueError, match="Out of range float values"):
+        embedded(float("nan"))
+
+
+def test_what_is_not_finite_is_drawn_as_a_gap(tmp_path: Path) -> None:
+    losses = ('{"aze": NaN}', '{"aze": Infinity}', '{"aze": 4.0}')
+    lines = [f'{{"event": "probe", "step": {step}, "dev_loss": {loss}}}' for step, loss in enumerate(losses)]
+    write_lines(tmp_path / "log.jsonl", lines)
+    assert page_of(tmp_path).data["rounds"]["dev_loss"] == [[None, None, 4.0]]
+
+
+def test_a_lone_surrogate_in_a_reason_does_not_break_the_page(tmp_path: Path) -> None:
+    write_lines(tmp_path / "log.jsonl", ['{"event": "stopped", "step": 1, "reason": "\\ud800"}'])
+    assert page_of(tmp_path).data["summary"]["stopped"]["reason"] == "\ud800"
+
+
+def test_the_summary_tells_method_steps_and_why_it_stopped(tmp_path: Path) -> None:
+    assert page_of(write_run(tmp_path / "run")).data["summary"] == {
+        "method": "CCL-M avg, threshold 0.9",
+        "steps": 60_000,
+        "tokens": 600 * 8 * 9000,  # rounds x languages x tokens that the helper writes
+        "phase": None,
+        "stopped": {"step": 60_000, "reason": "no better for 10 validations", "best": 50_000},
+    }
+
+
+def test_every_round_and_every_admission_of_the_simulation_is_there(tmp_path: Path) -> None:
+    data = page_of(write_run(tmp_path / "run")).data
+    outcome = simulated()
+    names = [language["name"] for language in data["languages"]]
+    assert names == ["tur", "rus", "por", "ces", "aze", "bel", "glg", "slk"]
+    assert data["rounds"]["steps"] == [record["step"] for record in outcome.rounds[1:]]
+    for table in ("dev_loss", "competence", "hrls_competence", "weights"):
+        for record, *column in zip(outcome.rounds[1:], *data["rounds"][table], strict=True):
+            shown = {name: value for name, value in zip(names, column, strict=True) if value is not None}
+            assert shown == pytest.approx(record[table], rel=1e-4)
+    steps = {names[admission["language"]]: admission["step"] for admission in data["admissions"]}
+    assert steps == {lang: facts["step"] for lang, facts in outcome.admissions.items()}
+    assert data["threshold"] == 0.9
+
+
+def test_an_lrl_has_the_hue_of_its_nearest_hrl(tmp_path: Path) -> None:
+    data = page_of(write_run(tmp_path / "run")).data
+    kinds = {language["name"]: (language["side"], language["family"]) for language in data["languages"]}
+    assert [kinds[lang] for lang in ("tur", "rus", "por", "ces")] == [("hrl", i) for i in range(4)]
+    assert [kinds[lang] for lang in ("aze", "bel", "glg", "slk")] == [("lrl", i) for i in range(4)]
+    assert [data["languages"][hrl]["name"] for hrl in data["graph"]["nearest"]] == ["tur", "rus", "por", "ces"]
+
+
+def test_of_very_many_rounds_those_that_admitted_are_kept(tmp_path: Path) -> None:
+    probes = [{"event": "probe", "step": i, "dev_loss": {"a": 1.0}, "admitted": ["a"]} for i in range(10_000)]
+    for probe in probes[4321:]:
+        probe["admitted"] = ["a", "b"]
+    write_log(tmp_path, probes)
+    rounds = page_of(tmp_path).data["rounds"]
+    assert len(rounds["steps"]) <= MOST_ROUNDS + 2
+    assert {0, 4321, 9999} <= set(rounds["steps"])
+    assert rounds["measured"] == 10_000
+
+
+def test_a_language_of_whom_no_event_tells_is_admitted_when_a_probe_names_it(tmp_path: Path) -> None:
+    first = {"event": "probe", "step": 100, "dev_loss": {"a": 1.0, "b": 2.0}, "admitted": ["a"]}
+    write_log(tmp_path, [first, {**first, "step": 200, "admitted": ["a", "b"]}])
+    steps = [admission["step"] for admission in page_of(tmp_path).data["admissions"]]
+    assert steps == [0, 200]  # who is there at the first look has been there from the start
+
+
+def test_without_a_graph_the_recipe_says_which_side_a_language_is_on(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "deep" / "runs" / "run")
+    (run / "graph.json").unlink()
+    data = run_data(read_run(run))
+    assert data["graph"] is None
+    assert {lang["name"]: lang["side"] for lang in data["languages"]}["glg"] == "lrl"
+    (run / "config.yaml").write_text("data: {high_resource: 3}\n")
+    assert {lang["side"] for lang in run_data(read_run(run))["languages"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("gate: {name: all}, sampler: {name: temperature}", "all languages from the start, temperature sampling"),
+        ("gate: {name: step}, sampler: {name: unimax}", "admission by the step, unimax sampling"),
+        ("gate: {name: mine}, sampler: {name: unimax}", "gate mine, unimax sampling"),
+        (
+            "gate: {name: competence, aggregate: max, threshold: 1}, sampler: {name: unimax}",
+            "competence gate (max, threshold 1), unimax sampling",
+        ),
+        ("gate: {name: competence}", ""),
+        ("gate: [", ""),
+        ("gate: !!python/object/apply:os.getcwd []", ""),
+    ],
+)
+def test_the_method_is_said_in_words_where_the_recipe_tells(tmp_path: Path, config: str, said: str) -> None:
+    write_log(tmp_path, [{"event": "saved", "step": 1}])
+    (tmp_path / "config.yaml").write_text(f"curriculum: {{{config}}}\n")
+    assert run_data(read_run(tmp_path))["summary"]["method"] == said
+
+
+def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
+    write_lines(tmp_path / "log.jsonl", [])
+    data = page_of(tmp_path).data
+    assert (data["rounds"]["steps"], data["scores"], data["translations"], data["admissions"]) == ([], None, [], [])
+
+
+def test_the_helper_logs_what_training_would(tmp_path: Path) -> None:
+    kinds = {event["event"] for event in events(simulated())}
+    assert kinds == {"train", "probe", "admitted", "validation", "stopped"}

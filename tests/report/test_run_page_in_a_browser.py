@@ -1,0 +1,169 @@
+"""The page as a browser draws it: every curve there, no error, nothing of a run's files executed."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from made_run import EVIL, write_evil, write_lines, write_log, write_run
+
+from cclm.report.page import write_report
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no chromium on the PATH to draw the page with"),
+]
+
+
+class Drawn(HTMLParser):
+    """What stands in the page once its script has run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.tags: list[str] = []
+        self.curves: dict[str, int] = {}
+        self.open: dict[str, int] = {}
+        self.figure = self.inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        classes = (attributes.get("class") or "").split()
+        self.tags.append(tag)
+        self.inside = tag
+        if tag == "figure":
+            self.figure = attributes.get("id") or "graph"
+        if tag == "path" and {"line", "band"} & set(classes):
+            self.curves[self.figure] = self.curves.get(self.figure, 0) + 1
+        if "node" in classes and "open" in classes:
+            self.open[classes[1]] = self.open.get(classes[1], 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside not in ("script", "style"):
+            self.text += data
+
+
+def drawn(page: Path) -> Drawn:
+    """The page after its script, which must have said nothing on the console."""
+    options = (
+        "--headless --no-sandbox --disable-gpu --enable-logging=stderr --v=0 --virtual-time-budget=3000 --dump-dom"
+    )
+    command = [str(BROWSER), *options.split(), page.resolve().as_uri()]
+    result = subprocess.run(command, capture_output=True, timeout=120, check=True)
+    complaints = [line for line in result.stderr.decode(errors="replace").splitlines() if "CONSOLE" in line]
+    assert complaints == []
+    found = Drawn(result.stdout.decode())
+    assert "could not be drawn" not in found.text
+    return found
+
+
+def acting(page: Path, script: str) -> Drawn:
+    """The page with a visitor: a script that the policy of the page as written would never let run."""
+    text = re.sub(r"<meta http-equiv=[^>]*>", "", page.read_text(encoding="utf-8"))
+    visited = page.with_name("visited.html")
+    visited.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    return drawn(visited)
+
+
+def test_every_language_has_a_curve_in_every_chart(tmp_path: Path) -> None:
+    found = drawn(write_report(write_run(tmp_path / "run")))
+    assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 8, "dev-loss": 8}
+    assert found.open == {"hrl": 4, "lrl": 4}
+
+
+def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
+    found = drawn(write_report(write_run(tmp_path / "run")))
+    assert "glg joined: its HRLs-evaluated competence was 0.902, at or above the threshold of 0.9" in found.text
+    for words in (
+        "mean of LRLs",
+        "nrefs:1|case:mixed",
+        "Сёння вельмі добрае надвор'е.",
+        "torch",
+        "sha256:5f0c2e9a71d4",
+    ):
+        assert words in found.text
+
+
+def test_a_thousand_languages_can_be_drawn(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", "thousand", "max_steps=20000", "second_phase=18000")
+    found = drawn(write_report(run))
+    assert found.curves == {"competence": 1000, "hrls-competence": 900, "weights": 1000, "dev-loss": 1000}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        [],
+        [{"event": "probe", "step": 100, "dev_loss": {"aze": 4.0}}],
+        [{"event": "probe", "step": 0, "dev_loss": {"aze": 4.0, "bel": None}}],
+    ],
+)
+def test_a_run_that_has_just_begun_says_what_is_not_there_yet(tmp_path: Path, first: list[dict[str, object]]) -> None:
+    write_log(tmp_path, first)
+    found = drawn(write_report(tmp_path))
+    assert "No scores yet." in found.text
+    assert "not stopped yet" in found.text
+    assert ("No round measured yet." in found.text) == (not first)
+
+
+def test_nothing_that_a_run_s_files_say_is_executed(tmp_path: Path) -> None:
+    found = drawn(write_report(write_evil(tmp_path)))
+    assert "img" not in found.tags
+    assert found.tags.count("script") == 2
+    assert found.text.count(EVIL) > 8  # title, headline, summary, table, admissions, translations, settings
+    assert "taken" not in found.text.replace(EVIL, "").replace(EVIL.replace("/", "\\"), "")
+
+
+def pressed(key: str, times: int, *, shift: bool) -> str:
+    event = f"new KeyboardEvent('keydown', {{key: '{key}', bubbles: true, shiftKey: {str(shift).lower()}}})"
+    return f"for (let i = 0; i < {times}; i++) document.body.dispatchEvent({event});"
+
+
+def test_arrow_keys_step_through_the_rounds(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run"))
+    # glg joins at 30,300, aze at 31,700, slk at 32,000, bel at 33,300: the last stop before bel is slk's.
+    found = acting(page, pressed("ArrowLeft", 2, shift=True))
+    assert (found.open, "step 32,000" in found.text) == ({"hrl": 4, "lrl": 3}, True)
+    found = acting(page, pressed("ArrowLeft", 2, shift=True) + pressed("ArrowLeft", 1, shift=False))
+    assert (found.open, "step 31,900" in found.text) == ({"hrl": 4, "lrl": 2}, True)
+    found = acting(page, pressed("ArrowLeft", 9, shift=True))
+    assert (found.open, "4 of 8 languages take part" in found.text) == ({"hrl": 4}, True)
+
+
+def test_pointing_at_a_chart_shows_its_moment_everywhere(tmp_path: Path) -> None:
+    point = """const here = document.querySelector('#dev-loss svg'), box = here.getBoundingClientRect();
+    here.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + 41, clientY: box.top + 50}));"""
+    found = acting(write_report(write_run(tmp_path / "run")), point)
+    assert found.open == {"hrl": 4}  # close to the start nobody else had come
+    leave = point + "here.dispatchEvent(new PointerEvent('pointerleave'))"
+    assert acting(tmp_path / "run" / "report.html", leave).open == {"hrl": 4, "lrl": 4}
+
+
+def test_a_page_can_be_drawn_again_from_newer_data(tmp_path: Path) -> None:
+    script = "const newer = JSON.parse(embedded.textContent); newer.name = 'newer'; draw(newer); draw(newer)"
+    found = acting(write_report(write_run(tmp_path / "run")), script)
+    assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 8, "dev-loss": 8}
+    assert found.tags.count("h1") == 1
+
+
+def test_a_page_drawn_again_stays_where_the_reader_left_it(tmp_path: Path) -> None:
+    script = pressed("ArrowLeft", 2, shift=True) + "draw(JSON.parse(embedded.textContent))"
+    found = acting(write_report(write_run(tmp_path / "run")), script)
+    assert found.open == {"hrl": 4, "lrl": 3}  # at slk's admission, as above
+
+
+def test_the_graph_alone_is_drawn_before_the_first_round(tmp_path: Path) -> None:
+    whole = write_run(tmp_path / "whole")
+    (tmp_path / "run").mkdir()
+    shutil.copy(whole / "graph.json", tmp_path / "run" / "graph.json")
+    lines = [{"event": "admitted", "step": 0, "language": lang, "reason": "high-resource"} for lang in ("tur", "rus")]
+    write_lines(tmp_path / "run" / "log.jsonl", [json.dumps(line) for line in lines])
+    assert drawn(write_report(tmp_path / "run")).open == {"hrl": 2}

@@ -1,0 +1,94 @@
+"""A recipe from text to report in one command, and what it leaves behind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from corpora import write_tsv
+
+RECIPE = """version: 1
+name: small
+work: {folder}/work
+data: {{format: tsv, path: {folder}/text, high_resource: [tur, por], low_resource: [aze, glg], direction: {direction}}}
+vocabulary: {{pieces: 120}}
+model: {{layers: 1, heads: 2, width: 32, feed_forward: 64, dropout: 0.1}}
+curriculum: {{gate: {{threshold: 0.5}}, every: 10, dev_sample: 8}}
+benchmark: {{max_steps: 20}}
+training: {{batch_tokens: 400, accumulate: 1, learning_rate: 0.01, warmup: 20, max_steps: 60, validate_every: 20,
+            device: cpu, precision: fp32}}
+"""
+
+
+def cclm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cclm", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("direction", ["many-to-one", "one-to-many"])
+def test_a_recipe_goes_from_text_to_report(tmp_path: Path, direction: str) -> None:
+    write_tsv(tmp_path / "text")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE.format(folder=tmp_path, direction=direction))
+    done = cclm("run", str(recipe))
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "work" / "runs" / "small"
+    assert done.stdout.splitlines()[-1] == str(run / "report.html")
+    scores = json.loads((run / "scores.json").read_text())
+    assert set(scores["languages"]) == {"tur", "por", "aze", "glg"}
+    assert set(scores["means"]) == {"all", "hrl", "lrl", "worst"}
+    pair = "aze-eng" if direction == "many-to-one" else "eng-aze"
+    lines = (run / "translations" / f"test.{pair}.txt").read_text().split("\n")[:-1]
+    assert len(lines) == 20
+    page = (run / "report.html").read_text()
+    assert "aze" in page
+    assert not (run / "lock").exists()
+    before = (run / "log.jsonl").read_bytes()
+    again = cclm("run", str(recipe))  # nothing is trained again
+    assert again.returncode == 0, again.stderr
+    assert (run / "log.jsonl").read_bytes() == before
+    assert json.loads((run / "scores.json").read_text()) == scores
+    sacrebleu = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", str(run / "translations" / f"test.{pair}.reference.txt"),
+         "-i", str(run / "translations" / f"test.{pair}.txt"), "-b", "-w", "6"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert float(sacrebleu.stdout) == pytest.approx(scores["languages"]["aze"]["bleu"], abs=1e-5)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    for verb in ("translate", "score"):
+        result = cclm(verb, str(tmp_path))
+        assert result.returncode == 2
+        assert "no run here (it has no config.yaml)" in result.stderr
+    result = cclm("report", str(tmp_path))
+    assert result.returncode == 2
+    assert "no run here" in result.stderr
+
+
+@pytest.mark.slow
+def test_scores_follow_a_run_that_went_on_and_leave_out_who_has_no_test_set(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text")
+    (tmp_path / "text" / "glg.test.tsv").unlink()
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE.format(folder=tmp_path, direction="many-to-one"))
+    losses = {"version": 1, "losses": dict.fromkeys(("tur", "por", "aze", "glg"), 4.0)}
+    (tmp_path / "losses.json").write_text(json.dumps(losses))
+    uniform = "curriculum={gate: {name: all}, sampler: {name: temperature, tau: .inf}}"
+    settings = [f"benchmark.file={tmp_path}/losses.json", uniform]
+    first = cclm("run", str(recipe), *settings, "training.max_steps=20")
+    assert first.returncode == 0, first.stderr
+    run = tmp_path / "work" / "runs" / "small"
+    assert set(json.loads((run / "scores.json").read_text())["languages"]) == {"tur", "por", "aze"}
+    assert (run / "translations" / "test.checkpoint").read_text() == "step-00000020\n"
+    second = cclm("run", str(recipe), *settings, "training.max_steps=40")
+    assert second.returncode == 0, second.stderr
+    assert (run / "translations" / "test.checkpoint").read_text() == (run / "checkpoints" / "best").read_text()
+    (run / "checkpoints" / "best").unlink()
+    assert "no checkpoint yet; train it first" in cclm("score", str(run)).stderr
+    (run / "config.yaml").write_text("{")
+    assert "config.yaml: damaged" in cclm("score", str(run)).stderr

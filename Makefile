@@ -38,12 +38,14 @@ $(CORE)/core.stamp: pyproject.toml constraints.txt
 demo: $(VENV)/base.stamp
 	$(BIN)/cclm simulate related
 
-# What the tests compare with and no Python package brings: SentencePiece's own command line.
+# What the tests need and no Python package brings: SentencePiece's own command line, a browser for the report.
 system:
-	@command -v spm_encode > /dev/null || \
+	@for need in spm_encode:sentencepiece chromium:chromium; do \
+	  command -v $${need%%:*} > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && \
-	    apt-get install -y -qq sentencepiece > /dev/null; } || \
-	  echo "spm_encode is not here and could not be installed: the test that needs it will be skipped"
+	    apt-get install -y -qq $${need##*:} > /dev/null; } || \
+	  echo "$${need%%:*} is not here and could not be installed: tests that need it will be skipped"; \
+	done
 
 test: $(VENV)/dev.stamp $(CORE)/core.stamp system
 	$(CORE)/bin/python -m pytest -q tests/curriculum

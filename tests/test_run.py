@@ -46,6 +46,7 @@ def test_a_recipe_goes_from_text_to_report(tmp_path: Path, direction: str) -> No
     assert len(lines) == 20
     page = (run / "report.html").read_text()
     assert "aze" in page
+    assert (tmp_path / "work" / "graph.json").exists()  # the page draws it
     assert not (run / "lock").exists()
     before = (run / "log.jsonl").read_bytes()
     again = cclm("run", str(recipe))  # nothing is trained again

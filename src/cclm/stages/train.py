@@ -33,6 +33,7 @@ def run_train(recipe: Recipe) -> Path:
     """Trains the recipe's model, or goes on with it; gives its run directory."""
     prepared = prepared_data(recipe)
     graph = language_graph(recipe)
+    recipe.graph_file.write_text(graph.to_json(), encoding="utf-8")  # the report draws it
     losses = benchmark(recipe, prepared, say=_say)
     train(recipe, prepared, graph, losses, run_folder(recipe))
     return run_folder(recipe)

@@ -1,0 +1,189 @@
+"""How fast training is: cclm against its peers on the same work, in target tokens/s and peak memory.
+
+    python benchmarks/train_speed.py                                        # everything: about 35 minutes
+    python benchmarks/train_speed.py --against loop --sizes SMALL --precisions fp32
+    python benchmarks/train_speed.py --against sockeye eole --pairs 5 --seconds 40
+
+Every pair of systems takes turns (ours, peer, ours, peer ...), each in a process of its own with two threads that is
+stopped while the other is measured: benchmarks/speed/windows.py. Start-up and the first updates are left out. A ratio
+is that of two neighbouring windows; the table has the median of the ratios, and the least and greatest. Between them
+the machine multiplies matrices of the same shapes: what that allows is the limit. Ours has the competence gate, the
+probes at the paper's interval, schedule and logs on; validations and checkpoints are left out everywhere.
+
+The peers live in environments of their own under work/peers, made on first use (a few minutes and gigabytes each).
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "speed"))
+
+from windows import Failed, System, Window, spread  # noqa: E402
+from workload import SIZES, flops_a_target_token, prepared_folder  # noqa: E402
+
+THREADS = 2
+WARM_UP = 5
+ALIGN_OURS = 5
+"""Updates between two probes of ours: its windows hold whole rounds."""
+LIMIT_SECONDS = 3.0
+PRECISIONS = {"loop": ("fp32", "bf16")}
+
+
+@dataclass
+class Found:
+    """The windows of one pair of systems."""
+
+    size: str
+    precision: str
+    peer: str
+    ours: list[Window] = field(default_factory=list)
+    theirs: list[Window] = field(default_factory=list)
+    limit: list[Window] = field(default_factory=list)
+    memory: tuple[int, int] = (0, 0)
+    failed: str = ""
+
+
+def main() -> None:
+    """Measures and prints."""
+    options = arguments()
+    found = []
+    for size in options.sizes:
+        prepared = prepared_folder(options.work, size)
+        for precision in options.precisions:
+            for peer in options.against:
+                if precision in PRECISIONS[peer]:
+                    found.append(compare(size, precision, peer, prepared, options))
+    print(f"\n{machine()}\n\n{table(found, options.work)}")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["SMALL", "PAPER"])
+    parser.add_argument("--precisions", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
+    parser.add_argument("--against", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=12, help="of a window; it ends with an update")
+    parser.add_argument("--work", type=Path, default=Path("work/speed"), help="folder for data and runs")
+    return parser.parse_args()
+
+
+def compare(size: str, precision: str, peer: str, prepared: Path, options: argparse.Namespace) -> Found:
+    """Takes turns; a system that fails ends the comparison, not the program."""
+    found = Found(size, precision, peer)
+    folder = options.work / size / f"{peer}-{precision}"
+    shutil.rmtree(folder, ignore_errors=True)
+    say(f"{size} {precision}, against {peer}: starting")
+    ours, limit = system("ours", size, precision, prepared, folder), system("limit", size, precision, prepared, folder)
+    try:
+        theirs = system(peer, size, precision, prepared, folder)
+        with running(ours, theirs, limit):
+            for number in range(options.pairs):
+                found.limit.append(limit.window(min(LIMIT_SECONDS, options.seconds)))
+                found.ours.append(ours.window(options.seconds))
+                found.theirs.append(theirs.window(options.seconds))
+                a, b = found.ours[-1], found.theirs[-1]
+                say(
+                    f"  pair {number + 1}: ours {a.rate:,.0f} tokens/s in {a.seconds:.1f} s ({a.updates} updates),"
+                    f" {peer} {b.rate:,.0f} in {b.seconds:.1f} s ({b.updates}): {a.rate / b.rate:.2f}"
+                )
+            found.memory = ours.peak_memory(), theirs.peak_memory()
+    except Failed as failure:
+        found.failed = str(failure)
+        say(f"  failed: {failure}")
+    return found
+
+
+def system(name: str, size: str, precision: str, prepared: Path, folder: Path) -> System:
+    """A system by name, not yet started."""
+    told, script = folder / f"{name}.events", str(HERE / "speed" / f"run_{name}.py")
+    environment = {"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
+    command = [sys.executable, script, str(prepared), size, precision]
+    if name == "ours":
+        command += [str(folder / "work")]
+    align = ALIGN_OURS if name == "ours" else 1
+    return System(name, [*command, str(told)], told, align=align, environment=environment)
+
+
+@contextmanager
+def running(*systems: System) -> Iterator[None]:
+    """Starts the systems one after the other; ends them all."""
+    try:
+        for each in systems:
+            each.start(WARM_UP)
+        yield
+    finally:
+        for each in systems:
+            each.end()
+
+
+def machine() -> str:
+    """When and where: the line above the table."""
+    model = next((line.split(":")[1].strip() for line in cpu_lines() if line.startswith("model name")), "CPU")
+    known = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in cpu_flags()]
+    busy = os.getloadavg()[0]
+    return (
+        f"{date.today()}, {model} ({os.cpu_count()} cores; {', '.join(known)}), Python {platform.python_version()},"
+        f" torch {version('torch')}, {THREADS} threads, load {busy:.1f}"
+    )
+
+
+def cpu_lines() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def cpu_flags() -> set[str]:
+    return {flag for line in cpu_lines() if line.startswith("flags") for flag in line.split(":")[1].split()}
+
+
+def table(found: list[Found], work: Path) -> str:
+    """Markdown: a row a comparison."""
+    rows = [
+        "| size | against | ours, tokens/s | theirs | ratio (least-greatest) | limit | our share"
+        " | tokens a step, ours / theirs | peak GB, ours / theirs | memory ratio |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*rows, *(row(each, work) for each in found)])
+
+
+def row(found: Found, work: Path) -> str:
+    """One comparison; what failed says why."""
+    head = f"| {found.size} {found.precision} | {found.peer} "
+    if found.failed:
+        return f"{head}| {found.failed.replace('|', '/')} " + "| " * 7 + "|"
+    ours, theirs, limit = ([window.rate for window in windows] for windows in (found.ours, found.theirs, found.limit))
+    ratio, low, high = spread([a / b for a, b in zip(ours, theirs, strict=True)])
+    share = spread([a / b for a, b in zip(ours, limit, strict=True)])[0]
+    most = spread(limit)[0]
+    gflops = most * flops_a_target_token(SIZES[found.size], work / found.size / "prepared") / 1e9
+    steps = " / ".join(f"{mean_step(windows):,.0f}" for windows in (found.ours, found.theirs))
+    memory = " / ".join(f"{value / 2**30:.1f}" for value in found.memory)
+    return (
+        f"{head}| {spread(ours)[0]:,.0f} | {spread(theirs)[0]:,.0f} | **{ratio:.2f}** ({low:.2f}-{high:.2f})"
+        f" | {most:,.0f} ({gflops:,.0f} GFLOP/s) | {share:.0%} | {steps} | {memory}"
+        f" | {found.memory[0] / found.memory[1]:.2f} |"
+    )
+
+
+def mean_step(windows: list[Window]) -> float:
+    """Real target tokens of an update."""
+    return sum(window.tokens for window in windows) / sum(window.updates for window in windows)
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,8 @@ import torch
 from toy_model import SOURCES, TARGET_INPUTS, TARGET_OUTPUTS, padded, shape, stirred
 
 from cclm.data import vocabulary
-from cclm.model import PAD, Transformer, losses
+from cclm.model import PAD, Transformer, attention, losses, transformer
+from cclm.model.dropout import dropout
 
 
 def test_padding_is_what_the_data_pad_with() -> None:
@@ -196,13 +197,13 @@ def test_each_dropout_acts_where_it_should(monkeypatch: pytest.MonkeyPatch, kind
     # 2 layers a side. dropout: 2 embeddings, 2 sublayers an encoder layer, 3 a decoder layer;
     # attention: 1 an encoder layer, 2 a decoder layer; activation: 1 a layer.
     calls = []
-    real = torch.nn.functional.dropout
 
-    def counted(x: torch.Tensor, p: float = 0.5, training: bool = True) -> torch.Tensor:
-        calls.append(p if training else 0.0)
-        return real(x, p, training)
+    def counted(x: torch.Tensor, rate: float, training: bool = True) -> torch.Tensor:
+        calls.append(rate if training else 0.0)
+        return dropout(x, rate, training)
 
-    monkeypatch.setattr(torch.nn.functional, "dropout", counted)
+    monkeypatch.setattr(transformer, "dropout", counted)
+    monkeypatch.setattr(attention, "drop", counted)
     seeded_pass(dropping(**{kind: 0.5}), 5)
     assert sum(p == 0.5 for p in calls) == factors
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cclm.model.draws import linear
+from cclm.model.dropout import dropout as drop
 
 
 class Attention(nn.Module):
@@ -53,8 +54,8 @@ def attend(
 ) -> Tensor:
     """(B, H, T, K): the values, mixed by softmax(query . key / sqrt K)."""
     # On a GPU the fused kernel spares the memory of (B, H, T, S) weights and the passes over it. On a CPU it gains a
-    # training step of our sizes less than a tenth, and torch takes another kernel with dropout than without; step by
-    # step, training and measuring compute alike, and what is dropped is one draw of F.dropout.
+    # training step of our sizes less than a tenth, and draws its own dropout; step by step, training and measuring
+    # compute alike.
     way = fused if query_BHTK.device.type == "cuda" else explicit
     return way(query_BHTK, key_BHSK, value_BHSK, padding_BS=padding_BS, causal=causal, dropout=dropout)
 
@@ -75,7 +76,7 @@ def explicit(
     if causal:
         later_TS = torch.ones(scores_BHTS.shape[2:], dtype=torch.bool, device=scores_BHTS.device).triu(1)
         scores_BHTS = scores_BHTS.masked_fill(later_TS, -math.inf)
-    return F.dropout(scores_BHTS.softmax(dim=-1), dropout) @ value_BHSK
+    return drop(scores_BHTS.softmax(dim=-1), dropout) @ value_BHSK
 
 
 def fused(

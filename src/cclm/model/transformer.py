@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from cclm.model.attention import Attention
 from cclm.model.draws import embedding, linear
+from cclm.model.dropout import dropout
 from cclm.model.positions import Positions
 
 PAD = 0
@@ -102,7 +103,7 @@ class Transformer(nn.Module):
 
     def _embed(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
         x_BTD = self.positions(table(ids_BT) * math.sqrt(self.shape.width))
-        return F.dropout(x_BTD, self.shape.dropout, self.training)
+        return dropout(x_BTD, self.shape.dropout, self.training)
 
 
 class Encoder(nn.Module):
@@ -152,7 +153,7 @@ class EncoderLayer(nn.Module):
         return x_BSD + self._drop(self.feed_forward(self.feed_forward_norm(x_BSD)))
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
 
 class DecoderLayer(nn.Module):
@@ -177,7 +178,7 @@ class DecoderLayer(nn.Module):
         return x_BTD + self._drop(self.feed_forward(self.feed_forward_norm(x_BTD)))
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
 
 class FeedForward(nn.Module):
@@ -190,6 +191,6 @@ class FeedForward(nn.Module):
         self.outer = linear(shape.feed_forward, shape.width, generator)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        hidden_BTF = F.dropout(F.relu(self.inner(x_BTD)), self.dropout, self.training)
+        hidden_BTF = dropout(F.relu(self.inner(x_BTD)), self.dropout, self.training)
         projected_BTD: Tensor = self.outer(hidden_BTF)
         return projected_BTD

@@ -61,6 +61,30 @@ def test_a_recipe_goes_from_text_to_report(tmp_path: Path, direction: str) -> No
     assert float(sacrebleu.stdout) == pytest.approx(scores["languages"]["aze"]["bleu"], abs=1e-5)
 
 
+@pytest.mark.slow
+def test_the_bitext_models_are_scored_as_one_system(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE.format(folder=tmp_path, direction="one-to-many"))
+    assert cclm("benchmark", str(recipe)).returncode == 0
+    bitext = tmp_path / "work" / "runs" / "bitext"
+    done = cclm("score", str(bitext), "--json")
+    assert done.returncode == 0, done.stderr
+    scores = json.loads((bitext / "scores.json").read_text())
+    assert json.loads(done.stdout) == scores
+    assert list(scores["languages"]) == ["tur", "por", "aze", "glg"]
+    bleu = {lang: row["bleu"] for lang, row in scores["languages"].items()}
+    assert scores["means"]["lrl"] == pytest.approx((bleu["aze"] + bleu["glg"]) / 2)
+    alone = cclm("score", str(bitext / "aze"), "--json")  # each has translated with its own model
+    assert json.loads(alone.stdout)["languages"] == {"aze": scores["languages"]["aze"]}
+    ours, its = (folder / "translations" / "test.eng-aze.txt" for folder in (bitext, bitext / "aze"))
+    assert ours.read_bytes() == its.read_bytes()
+    (bitext / "glg" / "checkpoints" / "best").unlink()
+    missing = cclm("translate", str(bitext))
+    assert missing.returncode == 2
+    assert "bitext/glg: no checkpoint yet; train it first" in missing.stderr
+
+
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     for verb in ("translate", "score"):
         result = cclm(verb, str(tmp_path))

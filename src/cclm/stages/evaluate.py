@@ -17,6 +17,7 @@ from cclm.data.prepared import Prepared
 from cclm.data.scan import Progress
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import BOS, EOS, Vocabulary
+from cclm.data.workers import available_cores
 from cclm.evaluation.scores import read_lines, score
 from cclm.model.transformer import Transformer
 from cclm.recipe import Recipe
@@ -27,13 +28,15 @@ from cclm.training.tasks import Task, tasks
 from cclm.translation.export import export
 from cclm.translation.translate import Translator, verify
 
+BITEXT = "recipe.json"
+"""What the folder of the bitext runs has in place of a config.yaml."""
 SAMPLES = 32
 """Dev sentences on which the exported model must agree with the trained one."""
 
 
 def recipe_of(run: Path) -> Recipe:
-    """The recipe that a run was made with."""
-    path = run / "config.yaml"
+    """The recipe that a run, or a folder of bitext runs, was made with."""
+    path = run / BITEXT if is_bitext(run) else run / "config.yaml"
     if not path.exists():
         raise ConfigError(f"{run}: no run here (it has no config.yaml)")
     try:
@@ -43,16 +46,35 @@ def recipe_of(run: Path) -> Recipe:
     return check(Recipe, content, str(path))
 
 
+def is_bitext(run: Path) -> bool:
+    """Whether this is the folder of the bitext runs, which together are one system: each translates its own task."""
+    return (run / BITEXT).exists()
+
+
 def run_translate(run: Path, split: str = "test") -> list[Path]:
     """Translates a split of every task with the best checkpoint; gives the files written."""
     recipe = recipe_of(run)
     prepared = Prepared.open(recipe.prepared)
     made = _scored(_tasks_of(run, recipe, prepared), prepared, split)
-    translator = exported(run, recipe, prepared, next(iter(made.values())))
+    done = []
     with shown({"translating": sum(prepared.sizes[task.language][split] for task in made.values())}) as progress:
-        done = [_translate(run, recipe, prepared, task, split, translator, progress) for task in made.values()]
-    (run / "translations" / f"{split}.checkpoint").write_text(_best(run) + "\n", encoding="utf-8")
+        for model, its_tasks in _models(run, made).items():
+            translator = exported(model, recipe, prepared, its_tasks[0])
+            done += [_translate(run, recipe, prepared, task, split, translator, progress) for task in its_tasks]
+    (run / "translations" / f"{split}.checkpoint").write_text(_checkpoints(run, made), encoding="utf-8")
     return done
+
+
+def _models(run: Path, made: dict[str, Task]) -> dict[Path, list[Task]]:
+    """Which run's model translates which tasks."""
+    if is_bitext(run):
+        return {run / name: [task] for name, task in made.items()}
+    return {run: list(made.values())}
+
+
+def _checkpoints(run: Path, made: dict[str, Task]) -> str:
+    """The checkpoints that translate these tasks, a line each."""
+    return "".join(_best(model) + "\n" for model in _models(run, made))
 
 
 def _best(run: Path) -> str:
@@ -86,7 +108,7 @@ def exported(run: Path, recipe: Recipe, prepared: Prepared, task: Task) -> Trans
     )
     model = Transformer(shape_of(recipe, prepared), recipe.seed)
     model.load_state_dict(state)
-    translator = Translator(folder)
+    translator = Translator(folder, threads=available_cores())
     verify(translator, _log_probabilities(model.eval(), source, target), _samples(prepared, task, source, target))
     return translator
 
@@ -172,7 +194,7 @@ def run_score(run: Path, split: str = "test", *, quiet: bool = False) -> dict[st
     made = _scored(_tasks_of(run, recipe, prepared), prepared, split)
     stems = {name: run / "translations" / f"{split}.{task.source}-{task.target}" for name, task in made.items()}
     of = run / "translations" / f"{split}.checkpoint"
-    if not of.exists() or of.read_text(encoding="utf-8").strip() != _best(run):
+    if not of.exists() or of.read_text(encoding="utf-8") != _checkpoints(run, made):
         run_translate(run, split)
     systems = {
         name: (read_lines(Path(f"{stem}.txt")), read_lines(Path(f"{stem}.reference.txt")))

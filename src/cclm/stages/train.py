@@ -29,13 +29,13 @@ def run_benchmark(recipe: Recipe, at_once: int | None = None) -> dict[str, float
     return benchmark(recipe, prepared_data(recipe), at_once=at_once, say=_say)
 
 
-def run_train(recipe: Recipe) -> Path:
+def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path:
     """Trains the recipe's model, or goes on with it; gives its run directory."""
     prepared = prepared_data(recipe)
     graph = language_graph(recipe)
     recipe.graph_file.write_text(graph.to_json(), encoding="utf-8")  # the report draws it
     losses = benchmark(recipe, prepared, say=_say)
-    train(recipe, prepared, graph, losses, run_folder(recipe))
+    train(recipe, prepared, graph, losses, run_folder(recipe), tensorboard=tensorboard)
     return run_folder(recipe)
 
 

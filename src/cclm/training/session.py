@@ -25,6 +25,7 @@ from cclm.training.progress import Progress
 from cclm.training.run_directory import Lock, Log, differences
 from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.telling import Telling
+from cclm.training.tracking import TensorBoard
 from cclm.training.trainer import Parts, Trainer, load_optimizer
 
 FREE = {"max_steps", "patience", "device"}
@@ -39,10 +40,12 @@ def train(
     folder: Path,
     *,
     only: list[str] | None = None,
+    tensorboard: bool = False,
 ) -> str:
     """Trains into the run directory, from where it was; gives the reason of the end.
 
     `only` leaves all but these tasks out: the bitext models are trained so, with the vocabularies of all.
+    `tensorboard` draws the log into the run directory, too.
     """
     check_supported(recipe)
     made = tasks(recipe.data, prepared)
@@ -64,6 +67,9 @@ def train(
         ) as telling:
             if saved:
                 telling.say(f"going on from step {progress.step:,}")
+            drawing = TensorBoard(folder, progress.step, telling.say) if tensorboard else None
+            if drawing:
+                log.follower = drawing.follow
             trainer = Trainer(parts, folder, progress, log, telling)
             try:
                 return trainer.run(poll)
@@ -72,6 +78,8 @@ def train(
                 raise
             finally:
                 log.close()
+                if drawing:
+                    drawing.close()
 
 
 def check_supported(recipe: Recipe) -> None:

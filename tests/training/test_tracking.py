@@ -120,11 +120,12 @@ def test_a_run_that_goes_on_with_tensorboard_is_drawn_from_its_start(folder: Pat
 def test_a_number_that_is_none_is_nan(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("")
     board = TensorBoard(tmp_path, 0, pytest.fail)
-    board.follow("validation", 1, {"dev_loss": {"aze": None, "tur": 4.0}})
+    board.follow("validation", 1, {"dev_loss": {"aze": None, "tur": 4.0}, "bleu": {"aze": 7.5}, "mean_bleu": 7.5})
     board.close()
     curves = drawn(tmp_path)
     assert math.isnan(curves["validation_dev_loss/aze"][0][1])
     assert curves["validation_dev_loss/tur"] == [(1, 4.0)]
+    assert curves["validation_bleu/aze"] == curves["validation/mean_bleu"] == [(1, 7.5)]
 
 
 def test_a_file_where_the_folder_should_be_is_told_once_and_changes_nothing(

@@ -25,7 +25,7 @@ $(VENV)/base.stamp: pyproject.toml constraints.txt
 
 $(VENV)/dev.stamp: $(VENV)/base.stamp
 	@echo "installing the tests' dependencies (torch among them: a few minutes the first time)"
-	$(BIN)/python $(INSTALL) -e '.[train,langid,zstd,hf,dev]'
+	$(BIN)/python $(INSTALL) -e '.[train,tensorboard,langid,zstd,hf,dev]'
 	touch $@
 
 # An environment with NumPy alone (and pytest to run the tests): what a user of the bare curriculum has.

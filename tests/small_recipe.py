@@ -38,6 +38,7 @@ def prepared(folder: Path) -> Prepared:
     return prepare(Plan(settings.data, settings.vocabulary), settings.prepared, workers=1)
 
 
-def events(run: Path) -> list[dict[str, Any]]:
-    """The log of a run."""
-    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+def events(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """The log of a run, or its events of one kind."""
+    found = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [event for event in found if kind in (None, event["event"])]

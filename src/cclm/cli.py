@@ -125,10 +125,14 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None) -> Non
         click.echo(f"{lang}\t{loss:.4f}")
 
 
+TENSORBOARD = click.option("--tensorboard", is_flag=True, help="Draw the log for TensorBoard, into RUN/tensorboard.")
+
+
 @cli.command()
 @RECIPE
 @OVERRIDES
-def train(recipe: str, overrides: Sequence[str]) -> None:
+@TENSORBOARD
+def train(recipe: str, overrides: Sequence[str], tensorboard: bool) -> None:
     """Trains the model of RECIPE into WORK/runs/NAME; what is missing before it is made first.
 
     On a run that is there it goes on, to the same bytes as if it had never stopped. A setting that would change the
@@ -137,7 +141,7 @@ def train(recipe: str, overrides: Sequence[str]) -> None:
     from cclm.recipe import load_recipe
     from cclm.stages import train as stage
 
-    click.echo(stage.run_train(load_recipe(recipe, overrides)))
+    click.echo(stage.run_train(load_recipe(recipe, overrides), tensorboard=tensorboard))
 
 
 RUN = click.argument("run", type=click.Path(file_okay=False, path_type=Path))
@@ -185,7 +189,8 @@ def report(run: Path) -> None:
 @cli.command()
 @RECIPE
 @OVERRIDES
-def run(recipe: str, overrides: Sequence[str]) -> None:
+@TENSORBOARD
+def run(recipe: str, overrides: Sequence[str], tensorboard: bool) -> None:
     """RECIPE from text to report: prepare, graph, benchmark, train, translate, score, report.
 
     Every stage that is done is passed over; interrupted anywhere, the same command goes on.
@@ -194,7 +199,7 @@ def run(recipe: str, overrides: Sequence[str]) -> None:
     from cclm.stages import evaluate, train
 
     settings = load_recipe(recipe, overrides)
-    folder = train.run_train(settings)
+    folder = train.run_train(settings, tensorboard=tensorboard)
     evaluate.run_score(folder)
     click.echo(evaluate.run_report(folder))
 

@@ -61,8 +61,14 @@ class TrainingSection(Section):
     patience: int = Field(default=10, ge=1)
     stop_on: Metric = "weighted"
     select_on: Metric = "weighted"
+    bleu: bool = False
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     device: str = "auto"
+
+    @property
+    def measures_bleu(self) -> bool:
+        """Whether validations translate, too."""
+        return self.bleu or "bleu" in (self.stop_on, self.select_on)
 
 
 class TranslationSection(Section):

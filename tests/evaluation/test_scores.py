@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sacrebleu
 
-from cclm.evaluation.scores import read_lines, score
+from cclm.evaluation.scores import bleu, read_lines, score
 
 REFERENCES = [
     "The old teacher reads a book, doesn't she?",
@@ -170,3 +170,11 @@ def test_text_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes("a\nə\n".encode() + b"caf\xe9\n")
     with pytest.raises(ValueError, match=r"text, line 3: not UTF-8 \(invalid continuation byte\)"):
         read_lines(tmp_path / "text")
+
+
+def test_bleu_alone_is_that_of_score() -> None:
+    systems = {"aze": (["the cat sat on the mat today", "a b c d e"], ["the cat sat on a mat today", "a b c d e f"])}
+    whole = score(systems, high_resource=[], low_resource=["aze"], bootstrap=2)
+    assert bleu(*systems["aze"]) == whole["languages"]["aze"]["bleu"] > 10
+    with pytest.raises(ValueError, match="1 hypotheses for 2 references"):
+        bleu(["a"], ["a", "b"])

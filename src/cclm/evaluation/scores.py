@@ -47,6 +47,13 @@ def score(
     }
 
 
+def bleu(hypotheses: list[str], references: list[str]) -> float:
+    """BLEU alone, computed as in `score`."""
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
+    return float(_bleu().corpus_score(hypotheses, [references]).score)
+
+
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file. Only \\n ends a line: a sentence may well hold one of Unicode's other separators."""
     try:
@@ -62,11 +69,11 @@ def _scores(
     hypotheses: list[str], references: list[str], *, bootstrap: int, seed: int
 ) -> tuple[dict[str, float], dict[str, str]]:
     """The scores of one language, and the signatures of its metrics."""
-    bleu, chrf = BLEU(tokenize="13a", lowercase=False), CHRF()
+    by_words, chrf = _bleu(), CHRF()
     with _seed(seed):
-        bleu_score = bleu.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
+        bleu_score = by_words.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
     chrf_score = chrf.corpus_score(hypotheses, [references])
-    signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
+    signatures = {"bleu": str(by_words.get_signature()), "chrf": str(chrf.get_signature())}
     told = json.loads(bleu_score.format(width=DIGITS, signature=signatures["bleu"], is_json=True))
     # Nothing is told where every resample scores 0.
     mean, half = told.get("confidence_mean", 0.0), told.get("confidence_var", 0.0)
@@ -77,6 +84,10 @@ def _scores(
         "chrf": chrf_score.score,
     }
     return scores, signatures
+
+
+def _bleu() -> BLEU:
+    return BLEU(tokenize="13a", lowercase=False)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ def bitext_recipe(recipe: Recipe) -> Recipe:
             "max_steps": recipe.benchmark.max_steps or recipe.training.max_steps,
             "stop_on": "macro",
             "select_on": "macro",
+            "bleu": False,  # L* is a loss
         }
     )
     content = recipe.model_dump(mode="json")

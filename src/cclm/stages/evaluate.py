@@ -97,7 +97,7 @@ def exported(run: Path, recipe: Recipe, prepared: Prepared, task: Task) -> Trans
     """The best checkpoint as a CTranslate2 model, which has been shown to give the trained model's probabilities."""
     best = run / "checkpoints" / _best(run)
     state = load_file(best / "model.safetensors")
-    source, target = _vocabularies(recipe, prepared)
+    source, target = vocabularies(recipe, prepared)
     folder = run / "ctranslate2"
     export(
         {name: tensor.numpy() for name, tensor in state.items()},
@@ -149,7 +149,8 @@ def _source(task: Task, vocabulary: Vocabulary, ids: list[int]) -> list[str]:
     return [vocabulary.symbols[i] for i in (*tag, *ids)] if ids else []
 
 
-def _vocabularies(recipe: Recipe, prepared: Prepared) -> tuple[Vocabulary, Vocabulary]:
+def vocabularies(recipe: Recipe, prepared: Prepared) -> tuple[Vocabulary, Vocabulary]:
+    """That of the source, and that of the target."""
     sides = (prepared.other, prepared.pivot)
     return sides if recipe.data.direction == "many-to-one" else (sides[1], sides[0])
 
@@ -163,7 +164,20 @@ def _tasks_of(run: Path, recipe: Recipe, prepared: Prepared) -> dict[str, Task]:
 def _translate(
     run: Path, recipe: Recipe, prepared: Prepared, task: Task, split: str, translator: Translator, progress: Progress
 ) -> Path:
-    source, target = _vocabularies(recipe, prepared)
+    stem = run / "translations" / f"{split}.{task.source}-{task.target}"
+    stem.parent.mkdir(exist_ok=True)
+    _write(Path(f"{stem}.txt"), hypotheses(recipe, prepared, task, split, translator, progress))
+    pairs = texts(recipe, task, split)
+    _write(Path(f"{stem}.reference.txt"), [target for _, target in pairs])
+    _write(Path(f"{stem}.source.txt"), [source for source, _ in pairs])
+    return Path(f"{stem}.txt")
+
+
+def hypotheses(
+    recipe: Recipe, prepared: Prepared, task: Task, split: str, translator: Translator, progress: Progress
+) -> list[str]:
+    """A split of a task, translated: detokenised text."""
+    source, target = vocabularies(recipe, prepared)
     corpus = prepared.corpus(task.language, split)
     sentences = [
         _source(task, source, corpus.pair(i)[0 if task.direction.to_pivot else 1].tolist()) for i in range(len(corpus))
@@ -173,14 +187,13 @@ def _translate(
     found = translator.translate_ids(
         sentences, start, settings.beam, settings.length_penalty, progress=lambda n: progress("translating", n)
     )
-    stem = run / "translations" / f"{split}.{task.source}-{task.target}"
-    stem.parent.mkdir(exist_ok=True)
-    texts = [(clean(p)[0], clean(o)[0]) for _, p, o in Texts(recipe.data).read(task.language, split, Counter())]
-    into = 0 if task.direction.to_pivot else 1
-    _write(Path(f"{stem}.txt"), ["".join(symbols).replace(" ", "").replace("▁", " ").strip() for symbols in found])
-    _write(Path(f"{stem}.reference.txt"), [pair[into] for pair in texts])
-    _write(Path(f"{stem}.source.txt"), [pair[1 - into] for pair in texts])
-    return Path(f"{stem}.txt")
+    return ["".join(symbols).replace(" ", "").replace("▁", " ").strip() for symbols in found]
+
+
+def texts(recipe: Recipe, task: Task, split: str) -> list[tuple[str, str]]:
+    """The (source, target) pairs of a split, as the user wrote them, cleaned."""
+    pairs = [(clean(p)[0], clean(o)[0]) for _, p, o in Texts(recipe.data).read(task.language, split, Counter())]
+    return [(other, pivot) if task.direction.to_pivot else (pivot, other) for pivot, other in pairs]
 
 
 def _write(path: Path, lines: list[str]) -> None:

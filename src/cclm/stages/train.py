@@ -7,6 +7,7 @@ from cclm.data.prepare import prepare
 from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import benchmark
 from cclm.recipe import Recipe
+from cclm.stages.bleu import DevBleu
 from cclm.stages.graph import language_graph
 from cclm.stages.prepare import plan
 from cclm.stages.progress import shown
@@ -29,14 +30,16 @@ def run_benchmark(recipe: Recipe, at_once: int | None = None) -> dict[str, float
     return benchmark(recipe, prepared_data(recipe), at_once=at_once, say=_say)
 
 
-def run_train(recipe: Recipe) -> Path:
+def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path:
     """Trains the recipe's model, or goes on with it; gives its run directory."""
     prepared = prepared_data(recipe)
     graph = language_graph(recipe)
     recipe.graph_file.write_text(graph.to_json(), encoding="utf-8")  # the report draws it
     losses = benchmark(recipe, prepared, say=_say)
-    train(recipe, prepared, graph, losses, run_folder(recipe))
-    return run_folder(recipe)
+    folder = run_folder(recipe)
+    bleu = DevBleu(recipe, prepared, folder) if recipe.training.measures_bleu else None
+    train(recipe, prepared, graph, losses, folder, bleu=bleu, tensorboard=tensorboard)
+    return folder
 
 
 def _say(line: str) -> None:

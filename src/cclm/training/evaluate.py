@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,10 +15,15 @@ from cclm.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class DevLoss:
-    """Means over target tokens, in bits: with label smoothing as in training, and without."""
+    """Means over target tokens, in bits: with label smoothing as in training, and without. BLEU where asked for."""
 
     smoothed: float
     nll: float
+    bleu: float | None = None
+
+
+Bleu = Callable[[Transformer, Callable[[], None]], dict[str, float]]
+"""Translates the dev sets and gives the BLEU of each task; what it is given beside the model may raise."""
 
 
 def tensors(batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -32,10 +37,17 @@ class Evaluator:
     """Measures the model on dev sets. Dropout is off; `poll` is asked between batches and may raise."""
 
     def __init__(
-        self, dev: dict[str, Batches], *, seed: int, smoothing: float, device: torch.device, poll: Callable[[], None]
+        self,
+        dev: dict[str, Batches],
+        *,
+        seed: int,
+        smoothing: float,
+        device: torch.device,
+        poll: Callable[[], None],
+        bleu: Bleu | None,
     ) -> None:
         self._dev, self._seed, self._smoothing = dev, seed, smoothing
-        self._device, self._poll = device, poll
+        self._device, self._poll, self._bleu = device, poll, bleu
 
     def probe(self, model: Transformer, step: int, sample: int) -> dict[str, DevLoss]:
         """The losses on `sample` sentences of each task, or all it has; another draw at every step."""
@@ -45,8 +57,10 @@ class Evaluator:
         }
 
     def validate(self, model: Transformer) -> dict[str, DevLoss]:
-        """The losses on the whole dev sets."""
-        return {name: self._loss(model, batches.in_order()) for name, batches in self._dev.items()}
+        """The losses on the whole dev sets, with their BLEU where it is asked for."""
+        found = {name: self._loss(model, batches.in_order()) for name, batches in self._dev.items()}
+        scores = self._bleu(model, self._poll) if self._bleu else {}
+        return {name: replace(loss, bleu=scores.get(name)) for name, loss in found.items()}
 
     def _drawn(self, name: str, step: int, sample: int, size: int) -> np.ndarray:
         positions = np.arange(min(sample, size))

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -51,16 +52,18 @@ class Log:
 
     def __init__(self, path: Path, length: int = 0) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.follower: Callable[[str, int, dict[str, Any]], object] = lambda event, step, facts: None
         self._file = path.open("ab")
         self._file.truncate(length)
         self._file.seek(length)
 
     def write(self, event: str, step: int, **facts: Any) -> None:
         """A line: what happened at which step."""
-        content = _without_nan({"event": event, "step": step, **facts})
-        line = json.dumps(content, ensure_ascii=False, allow_nan=False)
+        facts = _without_nan(facts)
+        line = json.dumps({"event": event, "step": step, **facts}, ensure_ascii=False, allow_nan=False)
         self._file.write(line.encode() + b"\n")
         self._file.flush()
+        self.follower(event, step, facts)
 
     @property
     def length(self) -> int:

@@ -20,11 +20,12 @@ from cclm.model.transformer import Shape, Transformer
 from cclm.recipe import Recipe
 from cclm.training import checkpoint as checkpoints
 from cclm.training.errors import Interrupted, TrainingError
-from cclm.training.evaluate import Evaluator
+from cclm.training.evaluate import Bleu, Evaluator
 from cclm.training.progress import Progress
 from cclm.training.run_directory import Lock, Log, differences
 from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.telling import Telling
+from cclm.training.tracking import TensorBoard
 from cclm.training.trainer import Parts, Trainer, load_optimizer
 
 FREE = {"max_steps", "patience", "device"}
@@ -39,18 +40,25 @@ def train(
     folder: Path,
     *,
     only: list[str] | None = None,
+    bleu: Bleu | None = None,
+    tensorboard: bool = False,
 ) -> str:
     """Trains into the run directory, from where it was; gives the reason of the end.
 
     `only` leaves all but these tasks out: the bitext models are trained so, with the vocabularies of all.
+    `bleu` translates the dev sets, for a recipe that asks for it; `tensorboard` draws the log into the run directory.
     """
     check_supported(recipe)
+    if recipe.training.measures_bleu and bleu is None:
+        raise TrainingError("training.bleu: nothing translates here; set it to false, and stop_on, select_on to macro")
     made = tasks(recipe.data, prepared)
     names = {name: made[name] for name in only or made}
     device = _device(recipe.training.device)
     with Lock(folder), _signals() as poll:
         _check_same(folder, recipe, prepared, benchmark)
-        parts = _parts(recipe, prepared, graph, benchmark, names, device, poll)
+        parts = _parts(
+            recipe, prepared, graph, benchmark, names, device, poll, bleu if recipe.training.measures_bleu else None
+        )
         saved = checkpoints.load_newest(folder / "checkpoints", print)
         progress = _restore(parts, saved) if saved else Progress()
         log = Log(folder / "log.jsonl", progress.log_bytes)
@@ -64,6 +72,9 @@ def train(
         ) as telling:
             if saved:
                 telling.say(f"going on from step {progress.step:,}")
+            drawing = TensorBoard(folder, progress.step, telling.say) if tensorboard else None
+            if drawing:
+                log.follower = drawing.follow
             trainer = Trainer(parts, folder, progress, log, telling)
             try:
                 return trainer.run(poll)
@@ -72,6 +83,8 @@ def train(
                 raise
             finally:
                 log.close()
+                if drawing:
+                    drawing.close()
 
 
 def check_supported(recipe: Recipe) -> None:
@@ -81,9 +94,6 @@ def check_supported(recipe: Recipe) -> None:
         raise TrainingError(f"curriculum.sampler.name: the trainer does not measure what {sampler} needs yet")
     if training.precision == "fp16":
         raise TrainingError("training.precision: fp16 is not there yet; use fp32 or bf16")
-    for name in ("stop_on", "select_on"):
-        if getattr(training, name) == "bleu":
-            raise TrainingError(f"training.{name}: bleu is not there yet; use weighted, macro or worst")
 
 
 def _device(name: str) -> torch.device:
@@ -125,6 +135,7 @@ def _parts(
     names: dict[str, Task],
     device: torch.device,
     poll: Callable[[], None],
+    bleu: Bleu | None,
 ) -> Parts:
     def batches(task: Task, split: str) -> Batches:
         corpus = prepared.corpus(task.language, split)
@@ -141,7 +152,9 @@ def _parts(
         optimizer=optimizer,
         curriculum=_curriculum(recipe, prepared, graph, benchmark, names),
         train=train,
-        evaluator=Evaluator(dev, seed=recipe.seed, smoothing=recipe.training.label_smoothing, device=device, poll=poll),
+        evaluator=Evaluator(
+            dev, seed=recipe.seed, smoothing=recipe.training.label_smoothing, device=device, poll=poll, bleu=bleu
+        ),
         dev_sizes={name: batch.sentences for name, batch in dev.items()},
         device=device,
     )
@@ -190,8 +203,9 @@ def _restore(parts: Parts, saved: checkpoints.Checkpoint) -> Progress:
 
 def _check_same(folder: Path, recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None) -> None:
     """Writes what the run is made of, or compares: a change that would change the result is refused."""
+    ignored = {"work", "benchmark"} if recipe.training.measures_bleu else {"work", "benchmark", "translation"}
     now: dict[str, Any] = {
-        "recipe": recipe.model_dump(mode="json", exclude={"work": True, "benchmark": True, "translation": True}),
+        "recipe": recipe.model_dump(mode="json", exclude=ignored),
         "data": prepared.fingerprint,
         "benchmark": dict(benchmark) if benchmark else None,
     }

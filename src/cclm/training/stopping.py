@@ -3,20 +3,32 @@
 import math
 from typing import Any
 
-from cclm.training.errors import TrainingError
 from cclm.training.evaluate import DevLoss
 
 
 def metric_over(metric: str, found: dict[str, DevLoss], dev_sizes: dict[str, int]) -> float:
-    """The value that stopping or selection goes by; lower is better."""
+    """The value that stopping or selection goes by: a loss, or the mean BLEU."""
+    if metric == "bleu":
+        return mean_bleu(found)
     smoothed = {name: loss.smoothed for name, loss in found.items()}
     if metric == "weighted":
         return weighted(smoothed, dev_sizes)
     if metric == "macro":
         return math.fsum(smoothed.values()) / len(smoothed)
-    if metric == "worst":
-        return max(smoothed.values())
-    raise TrainingError(f"training.stop_on and select_on: {metric!r} is not there yet; use weighted, macro or worst")
+    return max(smoothed.values())  # worst
+
+
+def better(metric: str, value: float, best: float | None) -> bool:
+    """Whether a value beats the best one so far: a loss by being lower, BLEU by being higher."""
+    if best is None or not math.isfinite(value):
+        return math.isfinite(value)
+    return value > best if metric == "bleu" else value < best
+
+
+def mean_bleu(found: dict[str, DevLoss]) -> float:
+    """The plain mean over languages."""
+    scores = [loss.bleu for loss in found.values() if loss.bleu is not None]
+    return math.fsum(scores) / len(scores)
 
 
 def weighted(losses: dict[str, float], dev_sizes: dict[str, int]) -> float:
@@ -29,10 +41,12 @@ def validated(found: dict[str, DevLoss], dev_sizes: dict[str, int]) -> dict[str,
     """What a validation event says."""
     smoothed = {name: loss.smoothed for name, loss in found.items()}
     worst = max(smoothed, key=lambda name: smoothed[name])
+    bleu = {name: loss.bleu for name, loss in found.items() if loss.bleu is not None}
     return {
         "dev_loss": smoothed,
         "nll": {name: loss.nll for name, loss in found.items()},
         "weighted": weighted(smoothed, dev_sizes),
         "macro": metric_over("macro", found, dev_sizes),
         "worst": {"language": worst, "loss": smoothed[worst]},
+        **({"bleu": bleu, "mean_bleu": mean_bleu(found)} if bleu else {}),
     }

@@ -79,10 +79,10 @@ class Telling:
     def validated(self, step: int, facts: dict[str, Any]) -> None:
         """The whole dev sets were looked at."""
         self._time("validation", step)
-        worst = facts["worst"]
+        worst, bleu = facts["worst"], f", BLEU {facts['mean_bleu']:.1f}" if "mean_bleu" in facts else ""
         self._event(
             f"step {step:,}: dev loss weighted {facts['weighted']:.3f}, macro {facts['macro']:.3f},"
-            f" worst {worst['language']} {worst['loss']:.3f}"
+            f" worst {worst['language']} {worst['loss']:.3f}{bleu}"
         )
 
     def stopped(self, step: int, facts: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from cclm.training.errors import TrainingError
 from cclm.training.evaluate import DevLoss, Evaluator, tensors
 from cclm.training.progress import Progress
 from cclm.training.run_directory import Log
-from cclm.training.stopping import metric_over, validated
+from cclm.training.stopping import better, metric_over, validated
 from cclm.training.telling import Telling
 
 SHOW_EVERY = 50
@@ -201,13 +201,13 @@ class Trainer:
 
     def _select(self, step: int, found: dict[str, DevLoss]) -> None:
         value = metric_over(self._settings.select_on, found, self._.dev_sizes)
-        if math.isfinite(value) and (self.progress.selected is None or value < self.progress.selected):
+        if better(self._settings.select_on, value, self.progress.selected):
             self.progress.selected, self.progress.selected_step = value, step
 
     def _consider_stopping(self, step: int, found: dict[str, DevLoss]) -> None:
         progress, admitted = self.progress, self._.curriculum.admitted
         value = metric_over(self._settings.stop_on, {name: found[name] for name in admitted}, self._.dev_sizes)
-        if math.isfinite(value) and (progress.stop_best is None or value < progress.stop_best):
+        if better(self._settings.stop_on, value, progress.stop_best):
             progress.stop_best, progress.stop_waited = value, 0
             return
         progress.stop_waited += 1

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from made_run import write_lines, write_log, write_run
 
+from cclm.report.run_data import run_data
 from cclm.report.run_files import read_run
 
 SAVED = {"event": "saved", "step": 1}
@@ -132,3 +133,17 @@ def test_translations_and_references_must_be_parallel(run: Path) -> None:
     complaint = "test.a-b.txt has 2 lines but test.a-b.reference.txt has 1: the files are not parallel"
     with pytest.raises(ValueError, match=complaint):
         read_run(run)
+
+
+def test_other_systems_of_the_same_work_are_compared_where_their_signature_is_the_same(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "mine")
+    own = json.loads((run / "scores.json").read_text())
+    for name, content in {"bitext": own, "a": own, "other": own | {"signature": {"bleu": "lowercased"}}}.items():
+        (run.parent / name).mkdir()
+        (run.parent / name / "scores.json").write_text(json.dumps(content))
+    found = read_run(run)
+    assert list(found.others) == ["bitext", "a"]
+    data = run_data(found)
+    assert [other["name"] for other in data["scores"]["others"]] == ["bitext", "a"]
+    assert data["languages"][0]["others"] == [data["languages"][0]["scores"]["bleu"]] * 2
+    assert data["scores"]["others"][0]["means"] == data["scores"]["means"]

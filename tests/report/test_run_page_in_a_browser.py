@@ -80,7 +80,11 @@ def test_every_language_has_a_curve_in_every_chart(tmp_path: Path) -> None:
 
 
 def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
-    found = drawn(write_report(write_run(tmp_path / "run")))
+    run = write_run(tmp_path / "run")
+    (tmp_path / "proportional").mkdir()
+    (tmp_path / "proportional" / "scores.json").write_text((run / "scores.json").read_text())
+    found = drawn(write_report(run))
+    assert "proportional: BLEU of these systems" in found.text
     assert "glg joined: its HRLs-evaluated competence was 0.902, at or above the threshold of 0.9" in found.text
     for words in (
         "mean of LRLs",

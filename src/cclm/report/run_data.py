@@ -69,6 +69,7 @@ def _languages(run: RunFiles, names: list[str], settings: Mapping[str, Any]) -> 
                 "dev_loss": _short(validated.get(name)),
                 "benchmark": _short(run.benchmark.get(name)),
                 "scores": {key: _short(value) for key, value in scores[name].items()} if name in scores else None,
+                "others": [_short(other["languages"].get(name, {}).get("bleu")) for other in run.others.values()],
             }
         )
     return languages
@@ -167,10 +168,12 @@ def _summary(run: RunFiles, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _scores(run: RunFiles) -> dict[str, Any] | None:
     if run.scores is None:
         return None
-    means = {
-        name: _short(value) for name, value in run.scores["means"].items() if name in ("all", "hrl", "lrl", "worst")
-    }
-    return {"means": means, "signature": list(_flat(run.scores["signature"]))}
+    others = [{"name": name, "means": _means(scores)} for name, scores in run.others.items()]
+    return {"means": _means(run.scores), "others": others, "signature": list(_flat(run.scores["signature"]))}
+
+
+def _means(scores: Mapping[str, Any]) -> dict[str, float | int | None]:
+    return {name: _short(value) for name, value in scores["means"].items() if name in ("all", "hrl", "lrl", "worst")}
 
 
 def _flat(content: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:

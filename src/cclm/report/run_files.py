@@ -12,6 +12,8 @@ from cclm.curriculum.languages import is_number
 VERSION = 1
 SENTENCES = 3
 """Translations of each language that are shown."""
+MOST_OTHERS = 4
+"""Other systems beside this one in the table of scores."""
 WITHOUT = "mend the file, or remove it: the report does without"
 TABLES = ("dev_loss", "competence", "hrls_competence", "weights", "tokens", "vouched", "nll")
 """What an event says of each language, in numbers."""
@@ -38,6 +40,8 @@ class RunFiles:
     graph: LanguageGraph | None
     benchmark: dict[str, float]
     scores: dict[str, Any] | None
+    others: dict[str, dict[str, Any]]
+    """Scores of the other systems of the same work folder, the bitext models first; of equal signature alone."""
     passages: list[Passage]
 
     def of(self, kind: str) -> list[dict[str, Any]]:
@@ -59,6 +63,7 @@ def read_run(run: Path) -> RunFiles:
         graph=_graph(_shared(run, "graph.json")),
         benchmark=_benchmark(_shared(run, "benchmark.json")),
         scores=_scores(scores) if scores.is_file() else None,
+        others=_others(run.resolve(), scores),
         passages=list(_passages(run / "translations")),
     )
 
@@ -144,6 +149,17 @@ def _scores(path: Path) -> dict[str, Any]:
         _check_numbers(row, f"{path}: {lang}: score")
     _check_numbers(content["means"], f"{path}: mean")
     return content
+
+
+def _others(run: Path, own: Path) -> dict[str, dict[str, Any]]:
+    """What other runs beside this one scored, as far as the numbers can be compared."""
+    if not own.is_file():
+        return {}
+    signature = _scores(own)["signature"]
+    beside = sorted(run.parent.glob("*/scores.json"), key=lambda path: (path.parent.name != "bitext", path))
+    found = {path.parent.name: _scores(path) for path in beside if path.parent != run}
+    alike = {name: scores for name, scores in found.items() if scores["signature"] == signature}
+    return dict(list(alike.items())[:MOST_OTHERS])
 
 
 def _passages(folder: Path) -> Iterator[Passage]:

@@ -24,6 +24,7 @@ function scores(data) {
   const rows = data.languages.filter((language) => language.scores);
   const most = Math.max(1, ...rows.map(({ scores: s }) => Math.max(s.bleu || 0, s.bleu_high || 0)));
   const columns = [
+    ...data.scores.others.map(({ name }, i) => [name, (language) => language.others[i], 1]),
     ["chrF", (language) => language.scores.chrf, 1],
     ["dev loss", (language) => language.dev_loss, 2],
     ["L*", (language) => language.benchmark, 2],
@@ -37,6 +38,7 @@ function scores(data) {
   });
   const legend = [
     rows.some(({ scores: s }) => typeof s.bleu_low === "number") ? "Whiskers: confidence interval of BLEU" : "",
+    data.scores.others.length ? `${data.scores.others.map(({ name }) => name).join(", ")}: BLEU of these systems` : "",
     columns.some(([title]) => title === "dev loss") ? "dev loss: bits a token at the last validation" : "",
     columns.some(([title]) => title === "L*") ? "L*: that of the language's own bitext model" : "",
   ].filter(Boolean);
@@ -84,7 +86,10 @@ function means(data, most, columns) {
     html("th", { scope: "row" }, title),
     html("td", { class: "number strong" }, short(data.scores.means[name], 1)),
     html("td", { class: "bar" }, bar(data.scores.means[name], null, null, most, "neutral")),
-    columns.map(() => html("td", {})),
+    columns.map((_, i) => {
+      const other = data.scores.others[i];
+      return html("td", { class: "number" }, other ? short(other.means[name], 1) : "");
+    }),
   )));
 }
 

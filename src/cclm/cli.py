@@ -141,7 +141,8 @@ def train(recipe: str, overrides: Sequence[str], tensorboard: bool) -> None:
     from cclm.recipe import load_recipe
     from cclm.stages import train as stage
 
-    click.echo(stage.run_train(load_recipe(recipe, overrides), tensorboard=tensorboard))
+    if folder := stage.run_train(load_recipe(recipe, overrides), tensorboard=tensorboard):
+        click.echo(folder)
 
 
 RUN = click.argument("run", type=click.Path(file_okay=False, path_type=Path))
@@ -199,9 +200,9 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool) -> None:
     from cclm.stages import evaluate, train
 
     settings = load_recipe(recipe, overrides)
-    folder = train.run_train(settings, tensorboard=tensorboard)
-    evaluate.run_score(folder)
-    click.echo(evaluate.run_report(folder))
+    if folder := train.run_train(settings, tensorboard=tensorboard):
+        evaluate.run_score(folder)
+        click.echo(evaluate.run_report(folder))
 
 
 @cli.command()

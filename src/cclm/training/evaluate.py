@@ -1,5 +1,6 @@
 """Dev losses: of a sample, for the curriculum's probes, and of whole sets, for validation. Bits a target token."""
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from cclm.chance import key, shuffled_many
 from cclm.data.batches import Batch, Batches
 from cclm.model.loss import losses
 from cclm.model.transformer import Transformer
+from cclm.training.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,10 @@ def tensors(batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Ten
 
 
 class Evaluator:
-    """Measures the model on dev sets. Dropout is off; `poll` is asked between batches and may raise."""
+    """Measures the model on dev sets. Dropout is off; `poll` is asked between batches and may raise.
+
+    The batches of all languages are numbered and dealt out to the ranks; every rank then knows every loss.
+    """
 
     def __init__(
         self,
@@ -44,37 +49,62 @@ class Evaluator:
         smoothing: float,
         device: torch.device,
         poll: Callable[[], None],
-        bleu: Bleu | None,
+        bleu: Bleu | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self._dev, self._seed, self._smoothing = dev, seed, smoothing
-        self._device, self._poll, self._bleu = device, poll, bleu
+        self._device, self._poll, self._bleu, self._ranks = device, poll, bleu, ranks
 
     def probe(self, model: Transformer, step: int, sample: int) -> dict[str, DevLoss]:
         """The losses on `sample` sentences of each task, or all it has; another draw at every step."""
-        return {
-            name: self._loss(model, batches.in_batches(self._drawn(name, step, sample, batches.sentences)))
-            for name, batches in self._dev.items()
-        }
+        return self._losses(
+            model,
+            {
+                name: batches.in_batches(self._drawn(name, step, sample, batches.sentences))
+                for name, batches in self._dev.items()
+            },
+        )
 
     def validate(self, model: Transformer) -> dict[str, DevLoss]:
         """The losses on the whole dev sets, with their BLEU where it is asked for."""
-        found = {name: self._loss(model, batches.in_order()) for name, batches in self._dev.items()}
-        scores = self._bleu(model, self._poll) if self._bleu else {}
+        found = self._losses(model, {name: batches.in_order() for name, batches in self._dev.items()})
+        scores = self._scores(model)
         return {name: replace(loss, bleu=scores.get(name)) for name, loss in found.items()}
+
+    def _scores(self, model: Transformer) -> dict[str, float]:
+        """BLEU of each task, where it is asked for; of several ranks the first translates, and all ask together."""
+        if self._bleu is None:
+            return {}
+        poll = self._poll if self._ranks.world == 1 else lambda: None
+        scores: dict[str, float] = json.loads(
+            self._ranks.told(json.dumps(self._bleu(model, poll)) if self._ranks.first else "")
+        )
+        return scores
 
     def _drawn(self, name: str, step: int, sample: int, size: int) -> np.ndarray:
         positions = np.arange(min(sample, size))
         return np.sort(shuffled_many(positions, size, key(self._seed, "probe", step, name)))
 
     @torch.no_grad()
-    def _loss(self, model: Transformer, batches: Iterable[Batch]) -> DevLoss:
+    def _losses(self, model: Transformer, dev: dict[str, Iterable[Batch]]) -> dict[str, DevLoss]:
         model.eval()
-        smoothed = nll = 0.0
-        tokens = 0
-        for batch in batches:
-            self._poll()
-            source, target_input, target_output = tensors(batch, self._device)
-            found = losses(model(source, target_input), target_output, self._smoothing)
-            smoothed, nll = smoothed + found.smoothed.item(), nll + found.nll.item()
-            tokens += batch.target_tokens
-        return DevLoss(smoothed / tokens / math.log(2), nll / tokens / math.log(2))
+        names: list[str] = []
+        rows: list[tuple[float, float, int]] = []
+        for name, batch in ((name, batch) for name, batches in dev.items() for batch in batches):
+            number = len(rows)
+            if number % self._ranks.world == 0:
+                self._poll()  # every rank is here once a round
+            names.append(name)
+            rows.append(self._sums(model, batch) if self._ranks.takes(number) else (0.0, 0.0, 0))
+        sums = {name: [0.0, 0.0, 0.0] for name in dev}
+        for name, row in zip(names, self._ranks.sum(rows), strict=True):
+            sums[name] = [before + more for before, more in zip(sums[name], row, strict=True)]
+        return {
+            name: DevLoss(smoothed / tokens / math.log(2), nll / tokens / math.log(2))
+            for name, (smoothed, nll, tokens) in sums.items()
+        }
+
+    def _sums(self, model: Transformer, batch: Batch) -> tuple[float, float, int]:
+        source, target_input, target_output = tensors(batch, self._device)
+        found = losses(model(source, target_input), target_output, self._smoothing)
+        return found.smoothed.item(), found.nll.item(), batch.target_tokens

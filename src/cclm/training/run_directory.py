@@ -48,14 +48,19 @@ class Lock:
 
 
 class Log:
-    """Lines of JSON, appended and synced by the caller's save; cut back to a known length when a run goes on."""
+    """Lines of JSON, appended and synced by the caller's save; cut back to a known length when a run goes on.
 
-    def __init__(self, path: Path, length: int = 0) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    Without a path nothing is kept: of several ranks one writes.
+    """
+
+    def __init__(self, path: Path | None, length: int = 0) -> None:
         self.follower: Callable[[str, int, dict[str, Any]], object] = lambda event, step, facts: None
-        self._file = path.open("ab")
-        self._file.truncate(length)
-        self._file.seek(length)
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = (path or Path(os.devnull)).open("ab")
+        if path:
+            self._file.truncate(length)
+            self._file.seek(length)
 
     def write(self, event: str, step: int, **facts: Any) -> None:
         """A line: what happened at which step."""

@@ -5,7 +5,7 @@ import os
 import platform
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from cclm.training import checkpoint as checkpoints
 from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Bleu, Evaluator
 from cclm.training.progress import Progress
+from cclm.training.ranks import ALONE, Ranks, local_rank
 from cclm.training.run_directory import Lock, Log, differences
 from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.telling import Telling
@@ -40,12 +41,14 @@ def train(
     folder: Path,
     *,
     only: list[str] | None = None,
+    ranks: Ranks = ALONE,
     bleu: Bleu | None = None,
     tensorboard: bool = False,
 ) -> str:
     """Trains into the run directory, from where it was; gives the reason of the end.
 
     `only` leaves all but these tasks out: the bitext models are trained so, with the vocabularies of all.
+    Of several `ranks` only the first owns the directory, writes and tells; the others compute.
     `bleu` translates the dev sets, for a recipe that asks for it; `tensorboard` draws the log into the run directory.
     """
     check_supported(recipe)
@@ -53,38 +56,51 @@ def train(
         raise TrainingError("training.bleu: nothing translates here; set it to false, and stop_on, select_on to macro")
     made = tasks(recipe.data, prepared)
     names = {name: made[name] for name in only or made}
-    device = _device(recipe.training.device)
-    with Lock(folder), _signals() as poll:
-        _check_same(folder, recipe, prepared, benchmark)
-        parts = _parts(
-            recipe, prepared, graph, benchmark, names, device, poll, bleu if recipe.training.measures_bleu else None
-        )
-        saved = checkpoints.load_newest(folder / "checkpoints", print)
-        progress = _restore(parts, saved) if saved else Progress()
-        log = Log(folder / "log.jsonl", progress.log_bytes)
-        batches = {name: len(batch) for name, batch in parts.train.items()}
-        with Telling(
-            recipe.name,
-            max_steps=recipe.training.max_steps,
-            sizes=parts.curriculum.sizes,
-            batches=batches,
-            timing=folder / "timing.jsonl",
-        ) as telling:
-            if saved:
-                telling.say(f"going on from step {progress.step:,}")
-            drawing = TensorBoard(folder, progress.step, telling.say) if tensorboard else None
+    device = device_of(recipe)
+    with Lock(folder) if ranks.first else nullcontext():
+        _check_same(folder, recipe, prepared, benchmark, ranks)
+        saved = _newest(folder / "checkpoints", ranks)
+        with _signals(ranks) as poll:
+            measured = bleu if recipe.training.measures_bleu else None
+            parts = _parts(recipe, prepared, graph, benchmark, names, device, poll, ranks, measured)
+            return _train(parts, saved, folder, poll, tensorboard=tensorboard and ranks.first)
+
+
+def _train(
+    parts: Parts,
+    saved: checkpoints.Checkpoint | None,
+    folder: Path,
+    poll: Callable[[], None],
+    *,
+    tensorboard: bool,
+) -> str:
+    progress = _restore(parts, saved) if saved else Progress()
+    first = parts.ranks.first
+    log = Log(folder / "log.jsonl" if first else None, progress.log_bytes)
+    with Telling(
+        parts.recipe.name,
+        max_steps=parts.recipe.training.max_steps,
+        sizes=parts.curriculum.sizes,
+        batches={name: len(batches) for name, batches in parts.train.items()},
+        timing=folder / "timing.jsonl" if first else None,
+        aloud=first,
+    ) as telling:
+        if saved:
+            telling.say(f"going on from step {progress.step:,}")
+        drawing = TensorBoard(folder, progress.step, telling.say) if tensorboard else None
+        if drawing:
+            log.follower = drawing.follow
+        trainer = Trainer(parts, folder, progress, log, telling)
+        parts.ranks.wait()  # whoever was slow to set up: from here on every rank answers within a step
+        try:
+            return trainer.run(poll)
+        except Interrupted:
+            trainer.save(logged=False)
+            raise
+        finally:
+            log.close()
             if drawing:
-                log.follower = drawing.follow
-            trainer = Trainer(parts, folder, progress, log, telling)
-            try:
-                return trainer.run(poll)
-            except Interrupted:
-                trainer.save(logged=False)
-                raise
-            finally:
-                log.close()
-                if drawing:
-                    drawing.close()
+                drawing.close()
 
 
 def check_supported(recipe: Recipe) -> None:
@@ -96,18 +112,23 @@ def check_supported(recipe: Recipe) -> None:
         raise TrainingError("training.precision: fp16 is not there yet; use fp32 or bf16")
 
 
-def _device(name: str) -> torch.device:
+def device_of(recipe: Recipe) -> torch.device:
+    """Where this rank trains; of several on a machine with GPUs, each takes its own."""
+    name = recipe.training.device
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return torch.empty(0, device=name).device
+        return torch.empty(0, device=f"cuda:{local_rank()}" if name == "cuda" else name).device
     except (RuntimeError, AssertionError) as error:
         raise TrainingError(f"training.device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
 
 
 @contextmanager
-def _signals() -> Iterator[Callable[[], None]]:
-    """Signals only set a flag; the function given raises at the next safe place. A second one ends at once."""
+def _signals(ranks: Ranks) -> Iterator[Callable[[], None]]:
+    """Signals only set a flag; the function given raises at the next safe place. A second one ends at once.
+
+    A signal to one rank is a signal to all: they ask one another at every safe place, and raise at the same one.
+    """
     received: list[int] = []
 
     def note(number: int, _: object) -> None:
@@ -116,8 +137,9 @@ def _signals() -> Iterator[Callable[[], None]]:
         received.append(number)
 
     def poll() -> None:
-        if received:
-            raise Interrupted(received[0])
+        number = ranks.largest(received[0] if received else 0)
+        if number:
+            raise Interrupted(number)
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -135,6 +157,7 @@ def _parts(
     names: dict[str, Task],
     device: torch.device,
     poll: Callable[[], None],
+    ranks: Ranks,
     bleu: Bleu | None,
 ) -> Parts:
     def batches(task: Task, split: str) -> Batches:
@@ -145,6 +168,15 @@ def _parts(
     train = {name: batches(task, "train") for name, task in names.items()}
     dev = {name: batches(task, "dev") for name, task in names.items()}
     model = Transformer(shape_of(recipe, prepared), recipe.seed).to(device)
+    evaluator = Evaluator(
+        dev,
+        seed=recipe.seed,
+        smoothing=recipe.training.label_smoothing,
+        device=device,
+        poll=poll,
+        bleu=bleu,
+        ranks=ranks,
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8, fused=True)
     return Parts(
         recipe=recipe,
@@ -152,11 +184,10 @@ def _parts(
         optimizer=optimizer,
         curriculum=_curriculum(recipe, prepared, graph, benchmark, names),
         train=train,
-        evaluator=Evaluator(
-            dev, seed=recipe.seed, smoothing=recipe.training.label_smoothing, device=device, poll=poll, bleu=bleu
-        ),
+        evaluator=evaluator,
         dev_sizes={name: batch.sentences for name, batch in dev.items()},
         device=device,
+        ranks=ranks,
     )
 
 
@@ -191,6 +222,13 @@ def _curriculum(
     return recipe.curriculum.build(of_tasks, sizes=sizes, benchmark=benchmark)
 
 
+def _newest(folder: Path, ranks: Ranks) -> checkpoints.Checkpoint | None:
+    """The checkpoint to go on from: the newest whole one that the first rank finds, for every rank."""
+    saved = checkpoints.load_newest(folder, print) if ranks.first else None
+    name = ranks.told(checkpoints.name_of(saved.progress["step"]) if saved else "")
+    return saved if ranks.first or not name else checkpoints.load(folder / name)
+
+
 def _restore(parts: Parts, saved: checkpoints.Checkpoint) -> Progress:
     parts.model.load_state_dict(saved.model)
     load_optimizer(parts.model, parts.optimizer, saved.optimizer)
@@ -201,7 +239,9 @@ def _restore(parts: Parts, saved: checkpoints.Checkpoint) -> Progress:
     return progress
 
 
-def _check_same(folder: Path, recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None) -> None:
+def _check_same(
+    folder: Path, recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None, ranks: Ranks
+) -> None:
     """Writes what the run is made of, or compares: a change that would change the result is refused."""
     ignored = {"work", "benchmark"} if recipe.training.measures_bleu else {"work", "benchmark", "translation"}
     now: dict[str, Any] = {
@@ -209,23 +249,34 @@ def _check_same(folder: Path, recipe: Recipe, prepared: Prepared, benchmark: Map
         "data": prepared.fingerprint,
         "benchmark": dict(benchmark) if benchmark else None,
     }
+    apart = differences(json.loads(ranks.told(json.dumps(now))), now)
+    if apart:
+        raise TrainingError(
+            f"rank {ranks.rank} was started with other settings than rank 0; give every rank the same command\n  "
+            + "\n  ".join(apart)
+        )
+    if not ranks.first:
+        return
     for name in FREE:
         now["recipe"]["training"].pop(name)
+    # The same micro-batches make the same update, whoever computes them.
+    now["accumulate x ranks"] = now["recipe"]["training"].pop("accumulate") * ranks.world
     path = folder / "made_from.json"
-    if not path.exists():
+    if path.exists():
+        changed = differences(json.loads(path.read_text(encoding="utf-8")), now)
+        if changed:
+            raise TrainingError(
+                f"{folder} was begun with other settings; go on with the same, or give the run another name\n  "
+                + "\n  ".join(changed)
+            )
+    else:
         path.write_text(json.dumps(now, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (folder / "config.yaml").write_text(recipe.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        (folder / "environment.json").write_text(json.dumps(_environment(prepared), indent=1) + "\n", encoding="utf-8")
-        return
-    changed = differences(json.loads(path.read_text(encoding="utf-8")), now)
-    if changed:
-        raise TrainingError(
-            f"{folder} was begun with other settings; go on with the same, or give the run another name\n  "
-            + "\n  ".join(changed)
-        )
+    environment = json.dumps(_environment(prepared, ranks), indent=1)
+    (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
 
 
-def _environment(prepared: Prepared) -> dict[str, Any]:
+def _environment(prepared: Prepared, ranks: Ranks) -> dict[str, Any]:
     return {
         "version": 1,
         "cclm": __version__,
@@ -233,6 +284,6 @@ def _environment(prepared: Prepared) -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "threads": torch.get_num_threads(),
-        "world_size": 1,
+        "world_size": ranks.world,
         "data": prepared.fingerprint,
     }

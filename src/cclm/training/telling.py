@@ -20,11 +20,19 @@ class Telling:
     """A live table on a terminal, plain lines elsewhere. What goes wrong here never stops a training."""
 
     def __init__(
-        self, name: str, *, max_steps: int, sizes: dict[str, int], batches: dict[str, int], timing: Path | None
+        self,
+        name: str,
+        *,
+        max_steps: int,
+        sizes: dict[str, int],
+        batches: dict[str, int],
+        timing: Path | None,
+        aloud: bool = True,
     ) -> None:
         self._name, self._max_steps, self._sizes, self._batches = name, max_steps, sizes, batches
         self._console = Console(stderr=True)
-        self._live = Live(console=self._console, refresh_per_second=4) if sys.stderr.isatty() else None
+        self._aloud = aloud
+        self._live = Live(console=self._console, refresh_per_second=4) if aloud and sys.stderr.isatty() else None
         self._timing = timing.open("a", encoding="utf-8") if timing else None
         self._start = self._last = time.monotonic()
         self._spent: dict[str, float] = {"probe": 0.0, "validation": 0.0}
@@ -104,13 +112,13 @@ class Telling:
     def _say(self, line: str) -> None:
         if self._live:
             self._live.update(self._view())
-        else:
+        elif self._aloud:
             print(line, file=sys.stderr, flush=True)
 
     def _event(self, line: str, style: str = "") -> None:
         if self._live:
             self._live.console.print(Text(line, style=style))
-        else:
+        elif self._aloud:
             print(line, file=sys.stderr, flush=True)
 
     def _view(self) -> Group:

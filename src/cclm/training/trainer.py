@@ -19,6 +19,7 @@ from cclm.training import checkpoint as checkpoints
 from cclm.training.errors import TrainingError
 from cclm.training.evaluate import DevLoss, Evaluator, tensors
 from cclm.training.progress import Progress
+from cclm.training.ranks import Ranks
 from cclm.training.run_directory import Log
 from cclm.training.stopping import better, metric_over, validated
 from cclm.training.telling import Telling
@@ -41,6 +42,7 @@ class Parts:
     evaluator: Evaluator
     dev_sizes: dict[str, int]
     device: torch.device
+    ranks: Ranks
 
 
 class Trainer:
@@ -86,27 +88,38 @@ class Trainer:
         return due
 
     def _train_step(self, step: int) -> None:
-        """One update from `accumulate` micro-batches, each of one language, drawn on its own."""
+        """One update from `accumulate` micro-batches a rank, each of one language, drawn on its own."""
         self._.model.train()
-        micro = [self._draw() for _ in range(self._settings.accumulate)]
-        tokens = sum(batch.target_tokens for _, _, batch in micro)
+        ranks = self._.ranks
+        drawn = [self._draw() for _ in range(self._settings.accumulate * ranks.world)]
+        mine = {number: self._.train[name].batch(counter) for number, name, counter in drawn if ranks.takes(number)}
+        tokens = int(ranks.sum([[sum(batch.target_tokens for batch in mine.values())]])[0][0])
+        rows = [
+            self._learn(number, mine[number], tokens) if number in mine else (0.0, 0.0, 0) for number, _, _ in drawn
+        ]
         total = 0.0
-        for number, name, batch in micro:
-            torch.manual_seed(key(self._.recipe.seed, "dropout", number) >> 1)
-            source, target_input, target_output = tensors(batch, self._.device)
-            with self._autocast():
-                logits = self._.model(source, target_input)
-            found = losses(logits.float(), target_output, self._settings.label_smoothing)
-            (found.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
-            total += self._count(name, found.smoothed.item(), found.nll.item(), batch.target_tokens)
+        for (_, name, _), (smoothed, nll, count) in zip(drawn, ranks.sum(rows), strict=True):
+            total += self._count(name, smoothed, nll, int(count))
+        ranks.sum_gradients(self._.model.parameters())
         self._update(step, total)
 
-    def _draw(self) -> tuple[int, str, Batch]:
+    def _draw(self) -> tuple[int, str, int]:
+        """The next micro-batch: its number over all ranks, its language, and which batch of that it is."""
         number, progress = self.progress.micro, self.progress
         name = draw_language(self._.recipe.seed, number, self._.curriculum.distribution)
         counter = progress.counters.get(name, 0)
         progress.counters[name], progress.micro = counter + 1, number + 1
-        return number, name, self._.train[name].batch(counter)
+        return number, name, counter
+
+    def _learn(self, number: int, batch: Batch, tokens: int) -> tuple[float, float, int]:
+        """Adds a micro-batch's share of the gradient; gives its losses and its target tokens, of `tokens` in all."""
+        torch.manual_seed(key(self._.recipe.seed, "dropout", number) >> 1)
+        source, target_input, target_output = tensors(batch, self._.device)
+        with self._autocast():
+            logits = self._.model(source, target_input)
+        found = losses(logits.float(), target_output, self._settings.label_smoothing)
+        (found.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        return found.smoothed.item(), found.nll.item(), batch.target_tokens
 
     def _update(self, step: int, total: float) -> None:
         """The optimizer's step; one whose loss or gradient is not finite is never taken, only counted."""
@@ -235,17 +248,19 @@ class Trainer:
         if logged:
             self._log.write("saved", self.progress.step)
         self.progress.log_bytes = self._log.length
-        checkpoints.save(
-            self._folder / "checkpoints",
-            checkpoints.Checkpoint(
-                model={name: tensor.contiguous() for name, tensor in self._.model.state_dict().items()},
-                optimizer=optimizer_tensors(self._.model, self._.optimizer),
-                curriculum=self._.curriculum.state_dict(),
-                progress=self.progress.to_dict(),
-            ),
-            step=self.progress.step,
-            best=self.progress.selected_step,
-        )
+        if self._.ranks.first:
+            checkpoints.save(
+                self._folder / "checkpoints",
+                checkpoints.Checkpoint(
+                    model={name: tensor.contiguous() for name, tensor in self._.model.state_dict().items()},
+                    optimizer=optimizer_tensors(self._.model, self._.optimizer),
+                    curriculum=self._.curriculum.state_dict(),
+                    progress=self.progress.to_dict(),
+                ),
+                step=self.progress.step,
+                best=self.progress.selected_step,
+            )
+        self._.ranks.wait()
 
 
 def _smoothed(found: dict[str, DevLoss]) -> dict[str, float]:

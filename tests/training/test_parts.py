@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_recipe import events, prepared, recipe
+from small_recipe import BENCHMARK, GRAPH, events, prepared, recipe
 from worked_example import LOSS
 
 from cclm.config import ConfigError
-from cclm.curriculum import LanguageGraph
 from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
 from cclm.paper import tables
@@ -20,11 +19,6 @@ from cclm.training.run_directory import Log, differences
 from cclm.training.session import train
 from cclm.training.stopping import better, metric_over, validated
 from cclm.training.tasks import task_graph, tasks
-
-GRAPH = LanguageGraph(
-    ["tur", "por"], ["aze", "glg"], {"aze": {"tur": 0.5, "por": 0.1}, "glg": {"tur": 0.1, "por": 0.6}}
-)
-BENCHMARK = dict.fromkeys(("tur", "por", "aze", "glg"), 4.0)
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +213,6 @@ def test_differences_are_named_by_their_path() -> None:
     ("change", "message"),
     [
         ("curriculum.sampler={name: multidds-s}", "the trainer does not measure what multidds-s needs yet"),
-        ("training.precision=fp16", r"training\.precision: fp16 is not there yet"),
         ("training.device=toaster", r"training\.device 'toaster' cannot be used here"),
     ],
 )

@@ -13,8 +13,9 @@ from cclm.stages.bleu import DevBleu
 from cclm.stages.graph import language_graph
 from cclm.stages.prepare import plan
 from cclm.stages.progress import shown
+from cclm.training.device import device_of
 from cclm.training.ranks import Ranks, joined
-from cclm.training.session import device_of, train
+from cclm.training.session import train
 
 
 def run_folder(recipe: Recipe) -> Path:
@@ -39,7 +40,7 @@ def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
     Under torchrun every rank comes here: the first makes what comes before the training, and it alone has a directory
     to give in the end.
     """
-    with joined(device_of(recipe)) as ranks:
+    with joined(device_of(recipe.training.device).torch) as ranks:
         if ranks.first:
             prepared = prepared_data(recipe)
             graph, losses = language_graph(recipe), benchmark(_as_one(recipe, ranks), prepared, say=_say)

@@ -12,6 +12,7 @@ from cclm.chance import key, shuffled_many
 from cclm.data.batches import Batch, Batches
 from cclm.model.loss import losses
 from cclm.model.transformer import Transformer
+from cclm.training.device import Device
 from cclm.training.ranks import ALONE, Ranks
 
 
@@ -47,7 +48,7 @@ class Evaluator:
         *,
         seed: int,
         smoothing: float,
-        device: torch.device,
+        device: Device,
         poll: Callable[[], None],
         bleu: Bleu | None = None,
         ranks: Ranks = ALONE,
@@ -105,6 +106,8 @@ class Evaluator:
         }
 
     def _sums(self, model: Transformer, batch: Batch) -> tuple[float, float, int]:
-        source, target_input, target_output = tensors(batch, self._device)
-        found = losses(model(source, target_input), target_output, self._smoothing)
+        source, target_input, target_output = tensors(batch, self._device.torch)
+        with self._device.autocast():
+            logits = model(source, target_input)
+        found = losses(logits, target_output, self._smoothing)
         return found.smoothed.item(), found.nll.item(), batch.target_tokens

@@ -26,6 +26,9 @@ class Progress:
     skipped: int = 0
     """Steps not taken because a loss or gradient was not finite; `skipped_in_a_row` of them just now."""
     skipped_in_a_row: int = 0
+    scale: float = 1.0
+    """What losses are multiplied by, in fp16, and updates since it last changed."""
+    scale_age: int = 0
     train_nats: dict[str, float] = field(default_factory=dict)
     """Since the last round: summed training loss of each task, and its target tokens."""
     train_tokens: dict[str, int] = field(default_factory=dict)

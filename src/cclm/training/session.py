@@ -19,10 +19,11 @@ from cclm.data.prepared import Prepared
 from cclm.model.transformer import Shape, Transformer
 from cclm.recipe import Recipe
 from cclm.training import checkpoint as checkpoints
+from cclm.training.device import Device, device_of, keep_freed_memory
 from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Bleu, Evaluator
 from cclm.training.progress import Progress
-from cclm.training.ranks import ALONE, Ranks, local_rank
+from cclm.training.ranks import ALONE, Ranks
 from cclm.training.run_directory import Lock, Log, differences
 from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.telling import Telling
@@ -56,7 +57,10 @@ def train(
         raise TrainingError("training.bleu: nothing translates here; set it to false, and stop_on, select_on to macro")
     made = tasks(recipe.data, prepared)
     names = {name: made[name] for name in only or made}
-    device = device_of(recipe)
+    device = device_of(recipe.training.device, recipe.training.precision)
+    resolved = recipe.training.model_copy(update={"precision": device.precision})
+    recipe = recipe.model_copy(update={"training": resolved})  # on another machine, auto might be something else
+    keep_freed_memory()
     with Lock(folder) if ranks.first else nullcontext():
         _check_same(folder, recipe, prepared, benchmark, ranks)
         saved = _newest(folder / "checkpoints", ranks)
@@ -74,7 +78,7 @@ def _train(
     *,
     tensorboard: bool,
 ) -> str:
-    progress = _restore(parts, saved) if saved else Progress()
+    progress = _restore(parts, saved) if saved else Progress(scale=parts.device.first_scale)
     first = parts.ranks.first
     log = Log(folder / "log.jsonl" if first else None, progress.log_bytes)
     with Telling(
@@ -105,22 +109,9 @@ def _train(
 
 def check_supported(recipe: Recipe) -> None:
     """Refuses, before anything is trained, what a recipe may say and the trainer cannot do yet."""
-    sampler, training = recipe.curriculum.sampler.name, recipe.training
+    sampler = recipe.curriculum.sampler.name
     if sampler in ("multidds", "multidds-s", "multiuat"):
         raise TrainingError(f"curriculum.sampler.name: the trainer does not measure what {sampler} needs yet")
-    if training.precision == "fp16":
-        raise TrainingError("training.precision: fp16 is not there yet; use fp32 or bf16")
-
-
-def device_of(recipe: Recipe) -> torch.device:
-    """Where this rank trains; of several on a machine with GPUs, each takes its own."""
-    name = recipe.training.device
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return torch.empty(0, device=f"cuda:{local_rank()}" if name == "cuda" else name).device
-    except (RuntimeError, AssertionError) as error:
-        raise TrainingError(f"training.device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
 
 
 @contextmanager
@@ -155,7 +146,7 @@ def _parts(
     graph: LanguageGraph,
     benchmark: Mapping[str, float] | None,
     names: dict[str, Task],
-    device: torch.device,
+    device: Device,
     poll: Callable[[], None],
     ranks: Ranks,
     bleu: Bleu | None,
@@ -167,7 +158,7 @@ def _parts(
 
     train = {name: batches(task, "train") for name, task in names.items()}
     dev = {name: batches(task, "dev") for name, task in names.items()}
-    model = Transformer(shape_of(recipe, prepared), recipe.seed).to(device)
+    model = Transformer(shape_of(recipe, prepared), recipe.seed).to(device.torch)
     evaluator = Evaluator(
         dev,
         seed=recipe.seed,

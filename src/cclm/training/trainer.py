@@ -16,6 +16,7 @@ from cclm.model.schedule import learning_rate
 from cclm.model.transformer import Transformer
 from cclm.recipe import Recipe
 from cclm.training import checkpoint as checkpoints
+from cclm.training.device import GROWTH, Device
 from cclm.training.errors import TrainingError
 from cclm.training.evaluate import DevLoss, Evaluator, tensors
 from cclm.training.progress import Progress
@@ -41,7 +42,7 @@ class Parts:
     train: dict[str, Batches]
     evaluator: Evaluator
     dev_sizes: dict[str, int]
-    device: torch.device
+    device: Device
     ranks: Ranks
 
 
@@ -114,32 +115,49 @@ class Trainer:
     def _learn(self, number: int, batch: Batch, tokens: int) -> tuple[float, float, int]:
         """Adds a micro-batch's share of the gradient; gives its losses and its target tokens, of `tokens` in all."""
         torch.manual_seed(key(self._.recipe.seed, "dropout", number) >> 1)
-        source, target_input, target_output = tensors(batch, self._.device)
-        with self._autocast():
+        source, target_input, target_output = tensors(batch, self._.device.torch)
+        with self._.device.autocast():
             logits = self._.model(source, target_input)
-        found = losses(logits.float(), target_output, self._settings.label_smoothing)
-        (found.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        found = losses(logits, target_output, self._settings.label_smoothing)
+        (found.smoothed * (self.progress.scale / tokens)).backward()  # type: ignore[no-untyped-call]
         return found.smoothed.item(), found.nll.item(), batch.target_tokens
 
     def _update(self, step: int, total: float) -> None:
         """The optimizer's step; one whose loss or gradient is not finite is never taken, only counted."""
         parameters = list(self._.model.parameters())
+        if self.progress.scale != 1:
+            torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], 1 / self.progress.scale)
         norm = torch.nn.utils.clip_grad_norm_(parameters, self._settings.clip or math.inf)
         if math.isfinite(total) and bool(torch.isfinite(norm)):
             rate = learning_rate(step, peak=self._settings.learning_rate, warmup=self._settings.warmup)
             for group in self._.optimizer.param_groups:
                 group["lr"] = rate
             self._.optimizer.step()
-            self.progress.skipped_in_a_row = 0
+            self._taken()
         else:
-            self.progress.skipped += 1
-            self.progress.skipped_in_a_row += 1
-            if self.progress.skipped_in_a_row >= PATIENCE_WITH_NAN:
-                raise TrainingError(
-                    f"step {step}: loss or gradient not finite in {PATIENCE_WITH_NAN} steps in a row;"
-                    " the last checkpoint is intact: lower training.learning_rate or set training.clip"
-                )
+            self._skipped(step)
         self._.optimizer.zero_grad(set_to_none=True)
+
+    def _taken(self) -> None:
+        progress = self.progress
+        progress.skipped_in_a_row = 0
+        if self._.device.precision == "fp16":
+            progress.scale_age += 1
+            if progress.scale_age == GROWTH:
+                progress.scale, progress.scale_age = 2 * progress.scale, 0
+
+    def _skipped(self, step: int) -> None:
+        """In fp16 the gradient was probably too large for its format: the loss is scaled down, as far as that goes."""
+        progress = self.progress
+        progress.skipped += 1
+        progress.skipped_in_a_row += 1
+        if progress.scale > 1:
+            progress.scale, progress.scale_age, progress.skipped_in_a_row = progress.scale / 2, 0, 0
+        elif progress.skipped_in_a_row >= PATIENCE_WITH_NAN:
+            raise TrainingError(
+                f"step {step}: loss or gradient not finite in {PATIENCE_WITH_NAN} steps in a row;"
+                " the last checkpoint is intact: lower training.learning_rate or set training.clip"
+            )
 
     def _count(self, name: str, smoothed: float, nll: float, tokens: int) -> float:
         if math.isfinite(smoothed):
@@ -151,10 +169,6 @@ class Trainer:
             shown.setdefault("tokens", {})[name] = shown.get("tokens", {}).get(name, 0) + tokens
             shown.setdefault("draws", {})[name] = shown.get("draws", {}).get(name, 0) + 1
         return smoothed
-
-    def _autocast(self) -> Any:
-        enabled = self._settings.precision == "bf16"
-        return torch.autocast(self._.device.type, dtype=torch.bfloat16, enabled=enabled)
 
     def _show(self, step: int) -> None:
         shown, self.progress.shown = self.progress.shown, {}

@@ -1,0 +1,72 @@
+"""What is special to a device: which one it is, in which precision it computes, and what becomes of freed memory."""
+
+import ctypes
+import sys
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+
+from cclm.training.errors import TrainingError
+from cclm.training.ranks import local_rank
+
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+GROWTH = 2000
+"""Updates in a row without an overflow before the loss scale is doubled."""
+FIRST_SCALE = 2.0**16
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where a training computes, and how exactly: fp32, bf16 or fp16."""
+
+    torch: torch.device
+    precision: str
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Matrix products in half precision, where that is asked for."""
+        half = HALVES.get(self.precision)
+        return torch.autocast(self.torch.type, dtype=half, enabled=half is not None)
+
+    @property
+    def first_scale(self) -> float:
+        """What losses are multiplied by at first: small gradients would be zero in fp16, and only there."""
+        return FIRST_SCALE if self.precision == "fp16" else 1.0
+
+
+def device_of(name: str, precision: str = "auto") -> Device:
+    """The device and precision that a recipe asks for; `auto` takes the best that is there.
+
+    Of several ranks on a machine with GPUs each takes its own.
+    """
+    device = _torch_device(name)
+    return Device(device, _best_precision(device) if precision == "auto" else precision)
+
+
+def _torch_device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=f"cuda:{local_rank()}" if name == "cuda" else name).device
+    except (RuntimeError, AssertionError) as error:
+        raise TrainingError(f"training.device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
+
+
+def _best_precision(device: torch.device) -> str:
+    """Half precision only where the hardware multiplies in it: elsewhere it is emulated, at a tenth of the speed."""
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    return "bf16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "fp32"
+
+
+def keep_freed_memory() -> None:
+    """Lets glibc keep what a step frees for the next one, instead of giving it back and clearing it page by page."""
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+    if mallopt:
+        mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h

@@ -1,0 +1,95 @@
+"""Precision: half precision learns what full precision does; overflows in fp16 are stepped over, and not for ever."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from small_recipe import BENCHMARK, GRAPH, events, prepared, recipe
+
+from cclm.data.prepared import Prepared
+from cclm.training import device as devices
+from cclm.training import trainer
+from cclm.training.device import device_of, keep_freed_memory
+from cclm.training.errors import TrainingError
+from cclm.training.session import train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("device")
+
+
+@pytest.fixture(scope="module")
+def data(folder: Path) -> Prepared:
+    return prepared(folder)
+
+
+def trained(folder: Path, data: Prepared, name: str, *changes: str) -> Path:
+    train(recipe(folder, *changes), data, GRAPH, BENCHMARK, folder / name)
+    return folder / name
+
+
+def losses(run: Path) -> list[float]:
+    return [event["weighted"] for event in events(run) if event["event"] == "validation"]
+
+
+def progress(run: Path) -> dict[str, float]:
+    latest = (run / "checkpoints" / "latest").read_text().strip()
+    content: dict[str, float] = json.loads((run / "checkpoints" / latest / "progress.json").read_text())
+    return content
+
+
+def test_on_a_cpu_auto_is_half_precision_only_where_the_hardware_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for amx, avx, expected in ((False, False, "fp32"), (True, False, "bf16"), (False, True, "bf16")):
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda amx=amx: amx)
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda avx=avx: avx)
+        assert device_of("cpu").precision == expected
+    assert device_of("cpu", "bf16").precision == "bf16"
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_learns_what_full_precision_does(folder: Path, data: Prepared, precision: str) -> None:
+    full, half = trained(folder, data, "fp32"), trained(folder, data, precision, f"training.precision={precision}")
+    assert losses(half) != losses(full)
+    assert losses(half) == pytest.approx(losses(full), rel=0.02)  # bits a token, after 10 and 20 steps
+    assert progress(half)["skipped"] == 0
+
+
+def test_a_run_says_which_precision_it_was(folder: Path, data: Prepared) -> None:
+    run = trained(folder, data, "auto", "training.precision=auto", "training.max_steps=2")
+    made = json.loads((run / "made_from.json").read_text())
+    assert made["recipe"]["training"]["precision"] == device_of("cpu").precision
+
+
+def test_an_overflow_halves_the_scale_and_is_stepped_over(
+    folder: Path, data: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 2^30 times these gradients is infinite in float16: the scale must come down before the first update is taken.
+    monkeypatch.setattr(devices, "FIRST_SCALE", 2.0**30)
+    run = trained(folder, data, "overflow", "training.precision=fp16", "training.max_steps=40")
+    found = progress(run)
+    assert 0 < found["skipped"] < 40
+    assert found["scale"] == 2.0 ** (30 - found["skipped"])
+    assert losses(run)[-1] < losses(run)[0]
+
+
+def test_the_scale_grows_after_many_good_updates(folder: Path, data: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "GROWTH", 8)
+    run = trained(folder, data, "grown", "training.precision=fp16")
+    assert (progress(run)["scale"], progress(run)["scale_age"]) == (devices.FIRST_SCALE * 4, 4)  # 20 updates
+
+
+def test_a_gradient_that_never_is_finite_ends_the_run_at_the_least_scale(
+    folder: Path, data: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda parameters, norm: torch.tensor(torch.inf))
+    with pytest.raises(TrainingError, match="step 26: loss or gradient not finite in 10 steps in a row"):
+        trained(folder, data, "never", "training.precision=fp16", "training.max_steps=100")  # 16 halvings, then 10
+
+
+def test_freed_memory_is_kept_where_the_c_library_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_freed_memory()  # glibc
+    monkeypatch.setattr(devices.sys, "platform", "darwin")
+    monkeypatch.setattr(devices.ctypes, "CDLL", None)  # would fail if it were asked
+    keep_freed_memory()

@@ -1,0 +1,301 @@
+"""Several processes under torchrun, on one machine or two, are one training; and what becomes of it if one dies."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import poisoned_training
+import pytest
+import torch
+from corpora import write_tsv
+from small_recipe import events
+
+from cclm.experiments.benchmark import fingerprint
+from cclm.recipe import Recipe, load_recipe
+from cclm.stages.train import prepared_data, run_train
+from cclm.training.errors import Interrupted, TrainingError
+from cclm.training.ranks import joined
+
+pytestmark = pytest.mark.slow
+PYTHON = [sys.executable, "-m"]
+TORCHRUN = [*PYTHON, "torch.distributed.run"]
+SHARED = "training.accumulate=1"
+"""With two ranks: as many micro-batches a step as the recipe has for one process."""
+COMPARED = ("model.safetensors", "optimizer.safetensors", "curriculum.json", "progress.json")
+RECIPE = """version: 1
+name: small
+work: {folder}/work
+data: {{format: tsv, path: {folder}/text, high_resource: [tur, por], low_resource: [aze, glg]}}
+vocabulary: {{pieces: 120}}
+model: {{layers: 1, heads: 2, width: 16, feed_forward: 32, dropout: 0.2}}
+curriculum: {{gate: {{threshold: 0.3}}, sampler: {{name: chi-square}}, every: 5, dev_sample: 8}}
+benchmark: {{file: {folder}/benchmark.json}}
+training: {{batch_tokens: 200, accumulate: 2, learning_rate: 0.01, warmup: 10, max_steps: 60, validate_every: 12,
+            clip: 1.0, device: cpu, precision: fp32}}
+"""
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small recipe, trained by one process as the run `whole`: what all others must come to.
+
+    The fingerprint of its L* is that of one process; ranks with the same updates must have the same.
+    """
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("ranks")
+    write_tsv(folder / "text")
+    path = folder / "recipe.yaml"
+    path.write_text(RECIPE.format(folder=folder))
+    losses: dict[str, object] = {"version": 1, "losses": dict.fromkeys(("tur", "por", "aze", "glg"), 4.0)}
+    losses["fingerprint"] = fingerprint(load_recipe(str(path)), prepared_data(load_recipe(str(path))))
+    (folder / "benchmark.json").write_text(json.dumps(losses))
+    (folder / "own.json").write_text(json.dumps({"version": 1, "losses": losses["losses"]}))
+    alone(path, "whole")
+    return path
+
+
+def settings(recipe: Path, name: str, *changes: str) -> Recipe:
+    return load_recipe(str(recipe), [f"name={name}", *changes])
+
+
+def alone(recipe: Path, name: str, *changes: str) -> None:
+    """Trains in this very process."""
+    assert run_train(settings(recipe, name, *changes)) == run_folder(recipe, name)
+
+
+def run_folder(recipe: Path, name: str) -> Path:
+    return recipe.parent / "work" / "runs" / name
+
+
+def result(recipe: Path, name: str) -> dict[str, bytes]:
+    """Everything that must be equal to the byte."""
+    run = run_folder(recipe, name)
+    latest = run / "checkpoints" / (run / "checkpoints" / "latest").read_text().strip()
+    return {file: (latest / file).read_bytes() for file in COMPARED} | {"log": (run / "log.jsonl").read_bytes()}
+
+
+def start(command: list[str], **more: str) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def torchrun(recipe: Path, name: str, *changes: str, **more: str) -> "subprocess.Popen[str]":
+    """Two ranks on this machine, which share the work of one process."""
+    ranks = ["--standalone", "--nproc-per-node", "2"]
+    return start([*TORCHRUN, *ranks, "-m", "cclm", "train", str(recipe), f"name={name}", SHARED, *changes], **more)
+
+
+def by_hand(commands: list[list[str]], **more: str) -> list["subprocess.Popen[str]"]:
+    """A rank a command, with what torchrun puts into the environment: so each one's exit code can be seen."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    world = {"WORLD_SIZE": str(len(commands)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [start(command, RANK=str(rank), **world, **more) for rank, command in enumerate(commands)]
+
+
+def ended(process: "subprocess.Popen[str]", within: float = 150) -> tuple[int, str]:
+    """The exit code of a process, and what it said; no process of ours may hang."""
+    try:
+        _, stderr = process.communicate(timeout=within)
+    finally:
+        process.kill()
+    return process.returncode, stderr
+
+
+def wait_for_log(recipe: Path, name: str, share: float) -> None:
+    """Returns when the log has grown to this share of the whole one's."""
+    log, enough = run_folder(recipe, name) / "log.jsonl", share * len(result(recipe, "whole")["log"])
+    end = time.monotonic() + 120
+    while time.monotonic() < end and (not log.exists() or log.stat().st_size < enough):
+        time.sleep(0.002)
+
+
+def process_of(rank: int, torchrun: "subprocess.Popen[str]") -> int:
+    """The process id of a rank: the child of torchrun that has its number in the environment."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has just gone
+        if parent == torchrun.pid and f"RANK={rank}".encode() in variables:
+            return int(folder.name)
+    raise AssertionError(f"rank {rank} is not running")
+
+
+@contextmanager
+def signalled_at(recipe: Path, name: str, share: float) -> Iterator[None]:
+    """A SIGTERM to this process when the log has grown so far."""
+
+    def send() -> None:
+        wait_for_log(recipe, name, share)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, lambda *_: None)  # should the training be over already
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        sender.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_two_ranks_are_one_process_with_twice_the_accumulation(recipe: Path) -> None:
+    process = torchrun(recipe, "two")
+    stdout, stderr = process.communicate(timeout=150)
+    assert process.returncode == 0, stderr
+    assert stdout == f"{run_folder(recipe, 'two')}\n"
+    assert stderr.count("stopped, all steps are done") == 1
+    assert result(recipe, "two") == result(recipe, "whole")
+    assert json.loads((run_folder(recipe, "two") / "environment.json").read_text())["world_size"] == 2
+    with pytest.raises(TrainingError, match=r"was begun with other settings.*\n  accumulate x ranks: 2 -> 1"):
+        alone(recipe, "two", SHARED, f"benchmark.file={recipe.parent}/own.json")
+
+
+def test_a_signal_to_one_rank_stops_all_and_any_number_of_ranks_goes_on(recipe: Path) -> None:
+    with signalled_at(recipe, "changing", 0.3), pytest.raises(Interrupted):
+        alone(recipe, "changing")
+    process = torchrun(recipe, "changing")
+    wait_for_log(recipe, "changing", 0.6)
+    os.kill(process_of(1, process), signal.SIGTERM)
+    code, said = ended(process, within=60)
+    assert code == 1  # torchrun's own
+    assert said.count("exitcode  : 143") == 2
+    assert said.count("interrupted; the same command goes on from here") == 1
+    assert not (run_folder(recipe, "changing") / "lock").exists()
+    alone(recipe, "changing")
+    assert result(recipe, "changing") == result(recipe, "whole")
+
+
+def test_when_a_rank_dies_the_others_end_and_the_run_goes_on_to_the_same_bytes(recipe: Path) -> None:
+    process = torchrun(recipe, "dying")
+    wait_for_log(recipe, "dying", 0.4)
+    os.kill(process_of(1, process), signal.SIGKILL)
+    code, said = ended(process, within=60)
+    assert code == 1
+    assert "cclm: rank 0: another rank is gone or does not answer" in said
+    code, said = ended(torchrun(recipe, "dying", CCLM_FAULT_AT="save:before_rename"))  # now the first, while it saves
+    assert code == 1
+    assert "cclm: rank 1: another rank is gone or does not answer" in said
+    alone(recipe, "dying")
+    assert result(recipe, "dying") == result(recipe, "whole")
+
+
+def test_a_rank_that_does_not_answer_is_given_up(recipe: Path) -> None:
+    train = [*PYTHON, "cclm", "train", str(recipe), "name=silent", SHARED]
+    first, second = by_hand([train, train], CCLM_RANKS_TIMEOUT="2")
+    wait_for_log(recipe, "silent", 0.3)
+    second.send_signal(signal.SIGSTOP)
+    code, said = ended(first, within=60)
+    second.kill()
+    ended(second)
+    assert code == 1
+    assert "cclm: rank 0: another rank is gone or does not answer (Timed out" in said
+
+
+def test_a_gradient_that_is_no_number_on_one_rank_is_taken_by_none(recipe: Path) -> None:
+    handle = poisoned_training.poison(71)
+    try:
+        alone(recipe, "poisoned")
+    finally:
+        handle.remove()
+    program = [sys.executable, poisoned_training.__file__, "71", "train", str(recipe), "name=poisoned-ranks", SHARED]
+    assert [ended(process)[0] for process in by_hand([program, program])] == [0, 0]
+    assert result(recipe, "poisoned-ranks") == result(recipe, "poisoned") != result(recipe, "whole")
+    trained = [event for event in events(run_folder(recipe, "poisoned-ranks")) if event["event"] == "train"]
+    assert [event["skipped"] for event in trained] == [1]
+
+
+def test_three_ranks_with_next_to_no_data_do_not_hang(recipe: Path, tmp_path: Path) -> None:
+    # Two dev batches for three ranks; two training batches a language; nothing is prepared yet.
+    write_tsv(tmp_path / "text", train=12, dev=1, test=1)
+    data = f"data={{format: tsv, path: {tmp_path}/text, high_resource: [tur], low_resource: [aze]}}"
+    losses = tmp_path / "benchmark.json"
+    losses.write_text(json.dumps({"version": 1, "losses": {"tur": 4.0, "aze": 4.0}}))
+    changes = [f"work={tmp_path}", data, f"benchmark.file={losses}", "training.max_steps=24"]
+    train = [*PYTHON, "cclm", "train", str(recipe), "name=three", *changes, "training.accumulate=2"]
+    for process in by_hand([train] * 3):
+        code, said = ended(process)
+        assert code == 0, said
+    run_train(settings(recipe, "one", *changes, "training.accumulate=6"))
+    three, one = events(tmp_path / "runs" / "three"), events(tmp_path / "runs" / "one")
+    # The gradients of six micro-batches were added in another order: equal, but for the last bits.
+    assert three == [approximately(event) for event in one]
+
+
+def approximately(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: approximately(part) for name, part in value.items()}
+    return pytest.approx(value, rel=1e-4) if isinstance(value, float) else value
+
+
+def test_ranks_with_different_commands_are_refused_with_the_difference(recipe: Path) -> None:
+    train = [*PYTHON, "cclm", "train", str(recipe), "name=different", SHARED]
+    first, second = by_hand([train, [*train, "training.learning_rate=0.02"]])
+    code, said = ended(second)
+    assert code == 1
+    assert "rank 1 was started with other settings than rank 0; give every rank the same command" in said
+    assert "recipe.training.learning_rate: 0.01 -> 0.02" in said
+    code, said = ended(first)
+    assert code == 1
+    assert "cclm: rank 0: another rank is gone" in said
+
+
+def test_ranks_that_nobody_introduced_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with (
+        pytest.raises(
+            TrainingError, match=r"could not join the other ranks: .* RANK expected, .*; start them with torchrun"
+        ),
+        joined(torch.device("cpu")),
+    ):
+        pass
+
+
+@pytest.fixture
+def machines() -> Iterator[list[tuple[list[str], str]]]:
+    """Two network namespaces joined by a cable: for each, what runs a command in it, and its interface."""
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        pytest.skip("two machines are made of network namespaces: that takes root and `ip` (iproute2)")
+    names = [f"cclm{os.getpid()}{side}" for side in "ab"]
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("link", "add", names[0], "netns", names[0], "type", "veth", "peer", "name", names[1], "netns", names[1])
+        for number, name in enumerate(names, start=1):
+            ip("-n", name, "address", "add", f"10.99.0.{number}/24", "dev", name)
+            ip("-n", name, "link", "set", name, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield [(["ip", "netns", "exec", name], name) for name in names]
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+def ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
+
+
+def test_two_machines_are_one_process(recipe: Path, machines: list[tuple[list[str], str]]) -> None:
+    train = ["-m", "cclm", "train", str(recipe), "name=machines", SHARED]
+    meeting = ["--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "10.99.0.1", "--master-port", "29500"]
+    processes = [
+        start([*inside, *TORCHRUN, *meeting, "--node-rank", str(number), *train], GLOO_SOCKET_IFNAME=interface)
+        for number, (inside, interface) in enumerate(machines)
+    ]
+    for process in processes:
+        code, said = ended(process)
+        assert code == 0, said
+    assert result(recipe, "machines") == result(recipe, "whole")

@@ -28,6 +28,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "speed"))
 
+from peers import PEERS, NoPeer, python_of  # noqa: E402
 from windows import Failed, System, Window, spread  # noqa: E402
 from workload import SIZES, flops_a_target_token, prepared_folder  # noqa: E402
 
@@ -36,7 +37,8 @@ WARM_UP = 5
 ALIGN_OURS = 5
 """Updates between two probes of ours: its windows hold whole rounds."""
 LIMIT_SECONDS = 3.0
-PRECISIONS = {"loop": ("fp32", "bf16")}
+PRECISIONS = {"loop": ("fp32", "bf16"), "sockeye": ("fp32",), "eole": ("fp32", "bf16"), "joeynmt": ("fp32",)}
+"""What each can do on a CPU, with float32 weights."""
 
 
 @dataclass
@@ -63,7 +65,7 @@ def main() -> None:
             for peer in options.against:
                 if precision in PRECISIONS[peer]:
                     found.append(compare(size, precision, peer, prepared, options))
-    print(f"\n{machine()}\n\n{table(found, options.work)}")
+    print(f"\n{machine()}; {others(found)}\n\n{table(found, options.work)}")
 
 
 def arguments() -> argparse.Namespace:
@@ -75,6 +77,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=12, help="of a window; it ends with an update")
     parser.add_argument("--work", type=Path, default=Path("work/speed"), help="folder for data and runs")
+    parser.add_argument("--peers", type=Path, default=Path("work/peers"), help="folder for the peers' environments")
     return parser.parse_args()
 
 
@@ -84,9 +87,12 @@ def compare(size: str, precision: str, peer: str, prepared: Path, options: argpa
     folder = options.work / size / f"{peer}-{precision}"
     shutil.rmtree(folder, ignore_errors=True)
     say(f"{size} {precision}, against {peer}: starting")
-    ours, limit = system("ours", size, precision, prepared, folder), system("limit", size, precision, prepared, folder)
     try:
-        theirs = system(peer, size, precision, prepared, folder)
+        python = {peer: python_of(peer, options.peers)} if peer in PEERS else {}
+        ours, theirs, limit = (
+            system(name, size, precision, prepared, folder, python.get(name, Path(sys.executable)))
+            for name in ("ours", peer, "limit")
+        )
         with running(ours, theirs, limit):
             for number in range(options.pairs):
                 found.limit.append(limit.window(min(LIMIT_SECONDS, options.seconds)))
@@ -98,21 +104,23 @@ def compare(size: str, precision: str, peer: str, prepared: Path, options: argpa
                     f" {peer} {b.rate:,.0f} in {b.seconds:.1f} s ({b.updates}): {a.rate / b.rate:.2f}"
                 )
             found.memory = ours.peak_memory(), theirs.peak_memory()
-    except Failed as failure:
+    except (Failed, NoPeer) as failure:
         found.failed = str(failure)
         say(f"  failed: {failure}")
     return found
 
 
-def system(name: str, size: str, precision: str, prepared: Path, folder: Path) -> System:
+def system(name: str, size: str, precision: str, prepared: Path, folder: Path, python: Path) -> System:
     """A system by name, not yet started."""
-    told, script = folder / f"{name}.events", str(HERE / "speed" / f"run_{name}.py")
-    environment = {"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
-    command = [sys.executable, script, str(prepared), size, precision]
-    if name == "ours":
-        command += [str(folder / "work")]
-    align = ALIGN_OURS if name == "ours" else 1
-    return System(name, [*command, str(told)], told, align=align, environment=environment)
+    told, script = folder / f"{name}.events", HERE / "speed" / f"run_{name}.py"
+    command = [python, script, prepared, size, precision, folder / name, told]
+    return System(
+        name,
+        [str(part) for part in command],
+        told,
+        align=ALIGN_OURS if name == "ours" else 1,
+        environment={"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)},
+    )
 
 
 @contextmanager
@@ -131,11 +139,16 @@ def machine() -> str:
     """When and where: the line above the table."""
     model = next((line.split(":")[1].strip() for line in cpu_lines() if line.startswith("model name")), "CPU")
     known = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in cpu_flags()]
-    busy = os.getloadavg()[0]
     return (
         f"{date.today()}, {model} ({os.cpu_count()} cores; {', '.join(known)}), Python {platform.python_version()},"
-        f" torch {version('torch')}, {THREADS} threads, load {busy:.1f}"
+        f" torch {version('torch')}, {THREADS} threads"
     )
+
+
+def others(found: list[Found]) -> str:
+    """How quiet the machine was."""
+    shares = [window.others for each in found for window in (*each.ours, *each.theirs)] or [0.0]
+    return f"other processes used {spread(shares)[0]:.0%} of the cores (at most {max(shares):.0%} in a window)"
 
 
 def cpu_lines() -> list[str]:

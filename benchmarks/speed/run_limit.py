@@ -24,7 +24,7 @@ def products(size: Size) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def main(prepared: str, name: str, precision: str, told: str) -> None:
+def main(prepared: str, name: str, precision: str, work: str, told: str) -> None:
     """Multiplies until it is killed."""
     events, size = Events(Path(told)), SIZES[name]
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32

@@ -103,7 +103,7 @@ def batches(pairs: list[tuple[Ids, Ids]], budget: int) -> Iterator[Batch]:
         seed += 1
 
 
-def main(prepared: str, name: str, precision: str, told: str) -> None:
+def main(prepared: str, name: str, precision: str, work: str, told: str) -> None:
     """Trains until it is killed."""
     size, events = SIZES[name], Events(Path(told))
     events.tell_updates()

@@ -31,6 +31,8 @@ class Window:
     tokens: float
     seconds: float
     updates: int
+    others: float
+    """The share of all cores that other processes used meanwhile: what a quiet machine has near 0."""
 
     @property
     def rate(self) -> float:
@@ -95,13 +97,16 @@ class System:
     def window(self, seconds: float) -> Window:
         """Lets it run for about so long, until an update is done."""
         self._clock.resume(time.monotonic())
+        busy, own, begun = busy_seconds(), self._cpu_seconds(), time.monotonic()
         self._signal(signal.SIGCONT)
         self._let_run(seconds=seconds, updates=1)
+        elsewhere = (busy_seconds() - busy) - (self._cpu_seconds() - own)
+        others = max(0.0, elsewhere / (time.monotonic() - begun) / (os.cpu_count() or 1))
         first, last = self._counted - 1, len(self._times) - 1
         last -= (last - first) % self._align
         self._counted = last + 1
         spent = self._clock.ran(self._times[last]) - self._clock.ran(self._times[first])
-        return Window(self._tokens[last] - self._tokens[first], spent, last - first)
+        return Window(self._tokens[last] - self._tokens[first], spent, last - first, others)
 
     def peak_memory(self) -> int:
         """Bytes: the most that was ever resident of the process, and of its children."""
@@ -113,6 +118,10 @@ class System:
         if self._process and self._process.poll() is None:
             self._signal(signal.SIGKILL)
             self._process.wait()
+
+    def _cpu_seconds(self) -> float:
+        assert self._process
+        return sum(cpu_seconds(pid) for pid in processes(self._process.pid))
 
     @property
     def _output(self) -> Path:
@@ -179,6 +188,21 @@ def _peak(pid: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of a process, user and system."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def busy_seconds() -> float:
+    """Of all cores and processes since the machine started; waiting for a disk is not being busy."""
+    user, nice, system, _, _, irq, soft, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:

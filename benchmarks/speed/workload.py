@@ -188,6 +188,23 @@ def pairs_of(prepared: Path, split: str) -> list[tuple[Ids, Ids]]:
     return [pairs[i] for i in order]
 
 
+def text_folder(prepared: Path, name: str) -> Path:
+    """The same pairs as text, `{train,dev}.{src,trg}`, and the words of both sides: {src,trg}.words, specials apart."""
+    folder, size = prepared.with_name("text"), SIZES[name]
+    if (folder / "complete").exists():
+        return folder
+    folder.mkdir(exist_ok=True)
+    for split in ("train", "dev"):
+        for side, sentences in zip(("src", "trg"), zip(*pairs_of(prepared, split), strict=True), strict=True):
+            lines = (" ".join(f"w{i}" for i in sentence) for sentence in sentences)
+            (folder / f"{split}.{side}").write_text("\n".join(lines) + "\n")
+    for side, count in (("src", size.source_symbols), ("trg", size.target_symbols)):
+        words = vocabularies_of(size).symbols(count)[len(SPECIALS) :]
+        (folder / f"{side}.words").write_text("\n".join(words) + "\n")
+    (folder / "complete").touch()
+    return folder
+
+
 def flops_a_target_token(size: Size, prepared: Path) -> float:
     """Of the real tokens of the training pairs, </s> included: what a step of the least possible work costs."""
     pairs = pairs_of(prepared, "train")

@@ -41,6 +41,7 @@ curriculum: {{gate: {{threshold: 0.3}}, sampler: {{name: chi-square}}, every: 5,
 benchmark: {{file: {folder}/benchmark.json}}
 training: {{batch_tokens: 200, accumulate: 2, learning_rate: 0.01, warmup: 10, max_steps: 60, validate_every: 12,
             clip: 1.0, device: cpu, precision: fp32}}
+translation: {{beam: 1}}
 """
 
 
@@ -88,10 +89,10 @@ def start(command: list[str], **more: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def torchrun(recipe: Path, name: str, *changes: str, **more: str) -> "subprocess.Popen[str]":
+def torchrun(recipe: Path, name: str) -> "subprocess.Popen[str]":
     """Two ranks on this machine, which share the work of one process."""
     ranks = ["--standalone", "--nproc-per-node", "2"]
-    return start([*TORCHRUN, *ranks, "-m", "cclm", "train", str(recipe), f"name={name}", SHARED, *changes], **more)
+    return start([*TORCHRUN, *ranks, "-m", "cclm", "train", str(recipe), f"name={name}", SHARED])
 
 
 def by_hand(commands: list[list[str]], **more: str) -> list["subprocess.Popen[str]"]:
@@ -185,7 +186,10 @@ def test_when_a_rank_dies_the_others_end_and_the_run_goes_on_to_the_same_bytes(r
     code, said = ended(process, within=60)
     assert code == 1
     assert "cclm: rank 0: another rank is gone or does not answer" in said
-    code, said = ended(torchrun(recipe, "dying", CCLM_FAULT_AT="save:before_rename"))  # now the first, while it saves
+    train = [*PYTHON, "cclm", "train", str(recipe), "name=dying", SHARED]
+    first, second = by_hand([train, train], CCLM_FAULT_AT="save:before_rename")  # now the first, while it saves
+    assert ended(first)[0] == 9
+    code, said = ended(second, within=60)
     assert code == 1
     assert "cclm: rank 1: another rank is gone or does not answer" in said
     alone(recipe, "dying")
@@ -223,7 +227,7 @@ def test_three_ranks_with_next_to_no_data_do_not_hang(recipe: Path, tmp_path: Pa
     data = f"data={{format: tsv, path: {tmp_path}/text, high_resource: [tur], low_resource: [aze]}}"
     losses = tmp_path / "benchmark.json"
     losses.write_text(json.dumps({"version": 1, "losses": {"tur": 4.0, "aze": 4.0}}))
-    changes = [f"work={tmp_path}", data, f"benchmark.file={losses}", "training.max_steps=24"]
+    changes = [f"work={tmp_path}", data, f"benchmark.file={losses}", "training.max_steps=24", "training.bleu=true"]
     train = [*PYTHON, "cclm", "train", str(recipe), "name=three", *changes, "training.accumulate=2"]
     for process in by_hand([train] * 3):
         code, said = ended(process)

@@ -9,11 +9,11 @@ from cclm.data.prepare import prepare
 from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import benchmark
 from cclm.recipe import Recipe
-from cclm.stages.bleu import DevBleu
 from cclm.stages.graph import language_graph
 from cclm.stages.prepare import plan
 from cclm.stages.progress import shown
 from cclm.training.device import device_of
+from cclm.training.evaluate import Bleu
 from cclm.training.ranks import Ranks, joined
 from cclm.training.session import train
 
@@ -50,7 +50,7 @@ def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
             text, losses = json.loads(ranks.told())
             prepared, graph = Prepared.open(recipe.prepared), LanguageGraph.from_json(text)
         folder = run_folder(recipe)
-        bleu = DevBleu(recipe, prepared, folder) if recipe.training.measures_bleu else None
+        bleu = _bleu(recipe, prepared, folder) if recipe.training.measures_bleu else None
         train(recipe, prepared, graph, losses, folder, ranks=ranks, bleu=bleu, tensorboard=tensorboard)
     return folder if ranks.first else None
 
@@ -59,6 +59,12 @@ def _as_one(recipe: Recipe, ranks: Ranks) -> Recipe:
     """The recipe for one process with the same updates: bitext models are trained so, however many ranks there are."""
     accumulate = recipe.training.accumulate * ranks.world
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"accumulate": accumulate})})
+
+
+def _bleu(recipe: Recipe, prepared: Prepared, folder: Path) -> Bleu:
+    from cclm.stages.bleu import DevBleu  # a second to import, where transformers is installed
+
+    return DevBleu(recipe, prepared, folder)
 
 
 def _say(line: str) -> None:

@@ -73,14 +73,22 @@ class Evaluator:
         return {name: replace(loss, bleu=scores.get(name)) for name, loss in found.items()}
 
     def _scores(self, model: Transformer) -> dict[str, float]:
-        """BLEU of each task, where it is asked for; of several ranks the first translates, and all ask together."""
+        """BLEU of each task, where it is asked for. The first rank translates; the others keep asking if it does."""
         if self._bleu is None:
             return {}
-        poll = self._poll if self._ranks.world == 1 else lambda: None
-        scores: dict[str, float] = json.loads(
-            self._ranks.told(json.dumps(self._bleu(model, poll)) if self._ranks.first else "")
-        )
-        return scores
+        scores: dict[str, float] = {}
+        if self._ranks.first:
+            scores = self._bleu(model, self._busy)
+            self._ranks.largest(0)
+        else:
+            while self._ranks.largest(0):
+                self._poll()
+        told: dict[str, float] = json.loads(self._ranks.told(json.dumps(scores)))
+        return told
+
+    def _busy(self) -> None:
+        self._ranks.largest(1)
+        self._poll()
 
     def _drawn(self, name: str, step: int, sample: int, size: int) -> np.ndarray:
         positions = np.arange(min(sample, size))

@@ -3,14 +3,15 @@
 import sys
 from pathlib import Path
 
-from cclm.data.prepare import prepare
+from cclm.curriculum import LanguageGraph
+from cclm.data.errors import DataError
 from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import benchmark
 from cclm.recipe import Recipe
 from cclm.stages.graph import language_graph
-from cclm.stages.prepare import plan
-from cclm.stages.progress import shown
-from cclm.training.session import train
+from cclm.stages.prepare import prepared_data
+from cclm.training.made_from import refuse_other_settings
+from cclm.whole import write_if_changed
 
 
 def run_folder(recipe: Recipe) -> Path:
@@ -18,26 +19,54 @@ def run_folder(recipe: Recipe) -> Path:
     return Path(recipe.work) / "runs" / recipe.name
 
 
-def prepared_data(recipe: Recipe) -> Prepared:
-    """The prepared data, made if it is not there."""
-    with shown({"learning subwords": len(recipe.data.languages) + 1}) as progress:
-        return prepare(plan(recipe), recipe.prepared, progress=progress)
-
-
 def run_benchmark(recipe: Recipe, at_once: int | None = None) -> dict[str, float]:
     """L* of every task, trained if it is not there."""
-    return benchmark(recipe, prepared_data(recipe), at_once=at_once, say=_say)
+    return benchmark(recipe, prepared_data(recipe), at_once=at_once, say=say)
 
 
 def run_train(recipe: Recipe) -> Path:
     """Trains the recipe's model, or goes on with it; gives its run directory."""
+    refuse_other_settings(run_folder(recipe), recipe)
     prepared = prepared_data(recipe)
-    graph = language_graph(recipe)
-    recipe.graph_file.write_text(graph.to_json(), encoding="utf-8")  # the report draws it
-    losses = benchmark(recipe, prepared, say=_say)
+    graph = graph_of(recipe, prepared)
+    draw(recipe, graph)
+    losses = benchmark(recipe, prepared, say=say)
+    return train_model(recipe, prepared, graph, losses)
+
+
+def train_model(recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None, losses: dict[str, float]) -> Path:
+    """The training itself, when all that comes before is there."""
+    from cclm.training.session import train  # torch: only where there is something to train
+
     train(recipe, prepared, graph, losses, run_folder(recipe))
     return run_folder(recipe)
 
 
-def _say(line: str) -> None:
+def graph_of(recipe: Recipe, prepared: Prepared) -> LanguageGraph | None:
+    """The language graph; None where all languages are of one kind and no gate asks for it."""
+    both = recipe.data.high_resource and recipe.data.low_resource
+    return language_graph(recipe, prepared) if both or recipe.curriculum.gate.name == "competence" else None
+
+
+def drawn(recipe: Recipe, graph: LanguageGraph | None) -> Path | None:
+    """The file of the graph, if it is this one's."""
+    path = recipe.graph_file
+    same = path.is_file() and graph is not None and path.read_bytes() == graph.to_json().encode()
+    return path if same or (graph is None and not path.exists()) else None
+
+
+def draw(recipe: Recipe, graph: LanguageGraph | None) -> Path:
+    """Leaves the graph where the report looks for it."""
+    try:
+        if graph is None:
+            recipe.graph_file.unlink(missing_ok=True)
+        else:
+            write_if_changed(recipe.graph_file, graph.to_json())
+    except OSError as error:
+        raise DataError(f"{recipe.graph_file}: {error.strerror or error}") from None
+    return recipe.graph_file
+
+
+def say(line: str) -> None:
+    """A line for people, beside what a command answers."""
     print(line, file=sys.stderr, flush=True)

@@ -21,20 +21,19 @@ from cclm.recipe import Recipe
 from cclm.training import checkpoint as checkpoints
 from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Evaluator
+from cclm.training.made_from import made_from, refuse_changes, write_config
 from cclm.training.progress import Progress
-from cclm.training.run_directory import Lock, Log, differences
+from cclm.training.run_directory import Lock, Log
 from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.telling import Telling
 from cclm.training.trainer import Parts, Trainer, load_optimizer
-
-FREE = {"max_steps", "patience", "device"}
-"""Settings of training that may change when a run goes on: they decide how long and where, not what."""
+from cclm.whole import write_whole
 
 
 def train(
     recipe: Recipe,
     prepared: Prepared,
-    graph: LanguageGraph,
+    graph: LanguageGraph | None,
     benchmark: Mapping[str, float] | None,
     folder: Path,
     *,
@@ -120,7 +119,7 @@ def _signals() -> Iterator[Callable[[], None]]:
 def _parts(
     recipe: Recipe,
     prepared: Prepared,
-    graph: LanguageGraph,
+    graph: LanguageGraph | None,
     benchmark: Mapping[str, float] | None,
     names: dict[str, Task],
     device: torch.device,
@@ -169,12 +168,12 @@ def shape_of(recipe: Recipe, prepared: Prepared) -> Shape:
 def _curriculum(
     recipe: Recipe,
     prepared: Prepared,
-    graph: LanguageGraph,
+    graph: LanguageGraph | None,
     benchmark: Mapping[str, float] | None,
     names: dict[str, Task],
 ) -> Curriculum:
     sizes = {name: prepared.sizes[task.language]["train"] for name, task in names.items()}
-    of_tasks = task_graph(graph, tasks(recipe.data, prepared)) if len(names) > 1 else graph
+    of_tasks = task_graph(graph, tasks(recipe.data, prepared)) if graph else None
     return recipe.curriculum.build(of_tasks, sizes=sizes, benchmark=benchmark)
 
 
@@ -183,32 +182,19 @@ def _restore(parts: Parts, saved: checkpoints.Checkpoint) -> Progress:
     load_optimizer(parts.model, parts.optimizer, saved.optimizer)
     parts.curriculum.load_state_dict(saved.curriculum)
     progress = Progress.from_dict(saved.progress)
-    if progress.finished == "all steps are done" and progress.step < parts.recipe.training.max_steps:
-        progress.finished = None  # more steps are wanted now
+    if not progress.is_over(parts.recipe.training.max_steps):
+        progress.finished = None  # more steps may be wanted now
     return progress
 
 
 def _check_same(folder: Path, recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None) -> None:
     """Writes what the run is made of, or compares: a change that would change the result is refused."""
-    now: dict[str, Any] = {
-        "recipe": recipe.model_dump(mode="json", exclude={"work": True, "benchmark": True, "translation": True}),
-        "data": prepared.fingerprint,
-        "benchmark": dict(benchmark) if benchmark else None,
-    }
-    for name in FREE:
-        now["recipe"]["training"].pop(name)
-    path = folder / "made_from.json"
-    if not path.exists():
-        path.write_text(json.dumps(now, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (folder / "config.yaml").write_text(recipe.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        (folder / "environment.json").write_text(json.dumps(_environment(prepared), indent=1) + "\n", encoding="utf-8")
-        return
-    changed = differences(json.loads(path.read_text(encoding="utf-8")), now)
-    if changed:
-        raise TrainingError(
-            f"{folder} was begun with other settings; go on with the same, or give the run another name\n  "
-            + "\n  ".join(changed)
-        )
+    now = made_from(recipe, prepared, benchmark)
+    refuse_changes(folder, now)
+    write_config(folder, recipe)
+    if not (folder / "made_from.json").exists():
+        write_whole(folder / "environment.json", json.dumps(_environment(prepared), indent=1) + "\n")
+        write_whole(folder / "made_from.json", json.dumps(now, indent=1, ensure_ascii=False) + "\n")
 
 
 def _environment(prepared: Prepared) -> dict[str, Any]:

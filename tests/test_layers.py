@@ -16,7 +16,8 @@ MAY_IMPORT = {
     "paper": {"curriculum"},
     "phrasebook": {"chance"},
     "config": set(),
-    "data": {"chance", "config", "phrasebook"},
+    "whole": set(),
+    "data": {"chance", "config", "phrasebook", "whole"},
     "recipe": {"config", "data", "methods"},
     "stages": {
         "config",
@@ -30,16 +31,17 @@ MAY_IMPORT = {
         "report",
         "training",
         "translation",
+        "whole",
     },
     "methods": {"config", "curriculum"},
     "model": set(),
     "report": {"curriculum"},
-    "training": {"chance", "curriculum", "data", "model", "recipe"},
-    "experiments": {"config", "curriculum", "data", "recipe", "training"},
-    "translation": set(),
+    "training": {"chance", "curriculum", "data", "model", "recipe", "whole"},
+    "experiments": {"config", "curriculum", "data", "recipe", "training", "whole"},
+    "translation": {"config", "data"},
     "evaluation": set(),
     "simulate": {"chance", "config", "curriculum", "methods", "paper"},
-    "__init__": {"curriculum"},
+    "__init__": {"curriculum", "stages"},  # stages only inside load()
     "__main__": {"cli"},
 }
 HEAVY = ("torch", "sentencepiece", "rich", "pydantic", "click", "ruamel")

@@ -22,10 +22,17 @@ training: {{batch_tokens: 400, accumulate: 1, learning_rate: 0.01, warmup: 20, m
 """
 
 
+STAGES = ["prepare", "graph", "benchmark", "train", "translate", "score", "report"]
+
+
 def cclm(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cclm", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def skipped(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line.split()[0] for line in done.stderr.splitlines() if line.endswith("skipped: nothing has changed")]
 
 
 @pytest.mark.slow
@@ -48,11 +55,13 @@ def test_a_recipe_goes_from_text_to_report(tmp_path: Path, direction: str) -> No
     assert "aze" in page
     assert (tmp_path / "work" / "graph.json").exists()  # the page draws it
     assert not (run / "lock").exists()
-    before = (run / "log.jsonl").read_bytes()
-    again = cclm("run", str(recipe))  # nothing is trained again
+    assert [line.split()[0] for line in done.stderr.splitlines() if " done in " in line] == STAGES
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*")}
+    again = cclm("run", str(recipe))
     assert again.returncode == 0, again.stderr
-    assert (run / "log.jsonl").read_bytes() == before
-    assert json.loads((run / "scores.json").read_text()) == scores
+    assert again.stderr.splitlines() == [f"{stage:<10} skipped: nothing has changed" for stage in STAGES]
+    assert again.stdout == done.stdout
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*")} == before
     sacrebleu = subprocess.run(
         [sys.executable, "-m", "sacrebleu", str(run / "translations" / f"test.{pair}.reference.txt"),
          "-i", str(run / "translations" / f"test.{pair}.txt"), "-b", "-w", "6"],
@@ -108,11 +117,23 @@ def test_scores_follow_a_run_that_went_on_and_leave_out_who_has_no_test_set(tmp_
     first = cclm("run", str(recipe), *settings, "training.max_steps=20")
     assert first.returncode == 0, first.stderr
     run = tmp_path / "work" / "runs" / "small"
-    assert set(json.loads((run / "scores.json").read_text())["languages"]) == {"tur", "por", "aze"}
-    assert (run / "translations" / "test.checkpoint").read_text() == "step-00000020\n"
+    scores = json.loads((run / "scores.json").read_text())
+    assert set(scores["languages"]) == {"tur", "por", "aze"}
+    assert scores["signature"]["checkpoint"].startswith("step-00000020 ")
     second = cclm("run", str(recipe), *settings, "training.max_steps=40")
     assert second.returncode == 0, second.stderr
-    assert (run / "translations" / "test.checkpoint").read_text() == (run / "checkpoints" / "best").read_text()
+    assert skipped(second) == ["prepare", "graph", "benchmark"]
+    longer = json.loads((run / "scores.json").read_text())
+    assert longer["signature"]["checkpoint"].split()[0] == (run / "checkpoints" / "best").read_text().strip()
+    greedy = cclm("run", str(recipe), *settings, "training.max_steps=40", "translation={beam: 1, length_penalty: 0.5}")
+    assert greedy.returncode == 0, greedy.stderr
+    assert skipped(greedy) == ["prepare", "graph", "benchmark", "train"]
+    other = json.loads((run / "scores.json").read_text())
+    assert (other["signature"]["beam"], other["signature"]["length_penalty"]) == (1, 0.5)
+    assert other["languages"] != longer["languages"]
+    refused = cclm("run", str(recipe), *settings, "model.width=64")  # before anything is made for it
+    assert refused.returncode == 1
+    assert "recipe.model.width: 32 -> 64" in refused.stderr
     (run / "checkpoints" / "best").unlink()
     assert "no checkpoint yet; train it first" in cclm("score", str(run)).stderr
     (run / "config.yaml").write_text("{")

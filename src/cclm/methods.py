@@ -35,7 +35,7 @@ class AllSection(Section):
 
     name: Literal["all"]
 
-    def build(self, graph: LanguageGraph) -> Gate:
+    def build(self, graph: LanguageGraph | None) -> Gate:
         return AllAtOnce()
 
 
@@ -46,7 +46,9 @@ class CompetenceSection(Section):
     aggregate: Literal["max", "avg"] = "avg"
     threshold: float = 0.9
 
-    def build(self, graph: LanguageGraph) -> Gate:
+    def build(self, graph: LanguageGraph | None) -> Gate:
+        if graph is None:
+            raise ValueError("the competence gate needs a language graph: languages in high_resource and low_resource")
         return CompetenceGate(graph, aggregate=self.aggregate, threshold=self.threshold)
 
 
@@ -56,7 +58,7 @@ class StepSection(Section):
     name: Literal["step"]
     steps: dict[str, int]
 
-    def build(self, graph: LanguageGraph) -> Gate:
+    def build(self, graph: LanguageGraph | None) -> Gate:
         return StepGate(self.steps)
 
 
@@ -164,9 +166,12 @@ class CurriculumSection(Section):
         return value
 
     def build(
-        self, graph: LanguageGraph, *, sizes: Mapping[str, int], benchmark: Mapping[str, float] | None
+        self, graph: LanguageGraph | None, *, sizes: Mapping[str, int], benchmark: Mapping[str, float] | None
     ) -> Curriculum:
-        """The curriculum of these settings; what the library refuses is reported as a mistake in the settings."""
+        """The curriculum of these settings; what the library refuses is reported as a mistake in the settings.
+
+        A graph is asked by the competence gate alone.
+        """
         try:
             gate, sampler = self.gate.build(graph), self.sampler.build()
             return Curriculum(gate, sampler, sizes=sizes, benchmark=benchmark, smoothing=self.smoothing)

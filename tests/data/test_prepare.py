@@ -14,7 +14,7 @@ from corpora import HRLS, LRLS, data, plan, sentences, write_tsv
 
 from cclm.data.doctor import diagnose
 from cclm.data.errors import DataError
-from cclm.data.prepare import is_current, prepare
+from cclm.data.prepare import current, prepare
 from cclm.data.prepared import Prepared
 from cclm.data.settings import VocabularySection
 from cclm.data.vocabulary import UNK
@@ -87,12 +87,12 @@ def test_a_changed_setting_or_text_is_prepared_anew(text: Path, tmp_path: Path) 
     for path in text.iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
     first = prepare(plan(copy), tmp_path / "p", workers=1)
-    assert is_current(plan(copy), tmp_path / "p")
-    assert is_current(plan(text), tmp_path / "p")  # the same text elsewhere is the same text
-    assert not is_current(plan(copy, pieces=130), tmp_path / "p")
+    assert current(plan(copy), tmp_path / "p")
+    assert current(plan(text), tmp_path / "p")  # the same text elsewhere is the same text
+    assert not current(plan(copy, pieces=130), tmp_path / "p")
     with (copy / "aze.train.tsv").open("a", encoding="utf-8") as file:
         file.write("a new house\tyeni ev\n")
-    assert not is_current(plan(copy), tmp_path / "p")
+    assert not current(plan(copy), tmp_path / "p")
     second = prepare(plan(copy), tmp_path / "p", workers=1)
     assert second.fingerprint != first.fingerprint
     assert second.sizes["aze"]["train"] == 301
@@ -107,7 +107,7 @@ def test_the_number_of_workers_changes_nothing(text: Path, tmp_path: Path, prepa
 
 def test_the_direction_does_not_matter_for_the_prepared_data(text: Path, tmp_path: Path) -> None:
     prepare(plan(text), tmp_path / "p", workers=1)
-    assert is_current(plan(text, direction="one-to-many"), tmp_path / "p")
+    assert current(plan(text, direction="one-to-many"), tmp_path / "p")
 
 
 def test_one_joint_vocabulary_serves_both_sides(text: Path, tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_files_that_change_places_are_prepared_anew(tmp_path: Path) -> None:
     one.rename(tmp_path / "aside")
     other.rename(one)
     (tmp_path / "aside").rename(other)
-    assert not is_current(plan(tmp_path / "text"), tmp_path / "p")
+    assert not current(plan(tmp_path / "text"), tmp_path / "p")
 
 
 def test_an_empty_dev_set_is_an_error(tmp_path: Path) -> None:

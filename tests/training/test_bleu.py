@@ -45,7 +45,7 @@ def test_the_bleu_of_a_validation_is_sacrebleus_of_the_written_translations(
         folder, "training.select_on=bleu", "training.max_steps=60", "training.validate_every=30", "model.width=32",
         f"data.direction={direction}", "translation.beam=3", "translation.length_penalty=0.6",
     )  # fmt: skip
-    run = folder / direction
+    run = folder / "work" / "runs" / direction
     train(settings, data, GRAPH, BENCHMARK, run, bleu=DevBleu(settings, data, run))
     assert not (run / "ctranslate2-dev").exists()
     best = events(run, "stopped")[0]["best"]

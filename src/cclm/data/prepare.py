@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,6 +22,7 @@ from cclm.data.settings import DataSection, VocabularySection
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import Segmenter, Vocabulary, train_model
 from cclm.data.workers import Workers, chunked
+from cclm.whole import staged
 
 
 @dataclass(frozen=True)
@@ -45,33 +44,20 @@ def prepare(
     """The prepared data of the plan, made unless it is there already."""
     texts = Texts(plan.data)
     made_from = _made_from(plan, texts)
-    if _is_made_from(folder, made_from):
-        return Prepared.open(folder)
-    staging = folder.with_name(f".{folder.name}-{os.getpid()}")
+    there = _there(folder, made_from)
+    if there is not None:
+        return there
     try:
-        _remove_leftovers(folder)
-        staging.mkdir(parents=True)
-        with Workers(workers) as pool:
+        with staged(folder) as staging, Workers(workers) as pool:
             _prepare_into(staging, plan, texts, made_from, pool, progress)
-        _put_in_place(staging, folder)
     except OSError as error:
         raise DataError(f"{error.filename or folder}: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return Prepared.open(folder, verify=False)
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Removes what a prepare that was killed has left; that of a living process stays."""
-    for path in folder.parent.glob(f".{folder.name}-*"):
-        pid = path.name.rpartition("-")[2]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def is_current(plan: Plan, folder: Path) -> bool:
-    """Whether the folder holds just what the plan would prepare, undamaged."""
-    return _is_made_from(folder, _made_from(plan, Texts(plan.data)))
+def current(plan: Plan, folder: Path) -> Prepared | None:
+    """The folder if it holds just what the plan would prepare, undamaged."""
+    return _there(folder, _made_from(plan, Texts(plan.data)))
 
 
 def _made_from(plan: Plan, texts: Texts) -> dict[str, Any]:
@@ -90,12 +76,12 @@ def _made_from(plan: Plan, texts: Texts) -> dict[str, Any]:
     }
 
 
-def _is_made_from(folder: Path, made_from: dict[str, Any]) -> bool:
+def _there(folder: Path, made_from: dict[str, Any]) -> Prepared | None:
     try:
         manifest = read_manifest(folder)
-        return manifest is not None and manifest["made_from"] == made_from and Prepared.open(folder) is not None
+        return Prepared.open(folder) if manifest and manifest["made_from"] == made_from else None
     except DataError:
-        return False  # damaged, or of another version: made anew
+        return None  # damaged, or of another version: made anew
 
 
 def _prepare_into(
@@ -299,11 +285,3 @@ def _write_manifest(
 def _counts(found: Findings, drops: Counter[str]) -> dict[str, Any]:
     """What prepare did with the pairs; dropped while reading counts as dropped too."""
     return {"pairs": found.pairs, "dropped": dict(sorted(drops.items())), "noted": dict(sorted(found.notes.items()))}
-
-
-def _put_in_place(staging: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}-old-{os.getpid()}")
-    if folder.exists():
-        folder.rename(old)
-    staging.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)

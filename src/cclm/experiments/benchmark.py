@@ -7,8 +7,10 @@ on where it was, and benchmark.json is made again only when something that made 
 import hashlib
 import json
 import math
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +21,14 @@ from cclm.data.prepared import Prepared
 from cclm.data.workers import available_cores
 from cclm.recipe import Recipe
 from cclm.training.errors import TrainingError
+from cclm.training.made_from import changes, made_from
+from cclm.training.run_directory import owner_of
 from cclm.training.tasks import tasks
+from cclm.whole import write_if_changed, write_whole
 
 VERSION = 1
+RECIPE = "recipe.json"
+"""In the folder of the bitext models: it is not a run itself and has no config.yaml."""
 
 
 def bitext_recipe(recipe: Recipe) -> Recipe:
@@ -34,9 +41,14 @@ def bitext_recipe(recipe: Recipe) -> Recipe:
             "bleu": False,  # L* is a loss
         }
     )
-    content = recipe.model_dump(mode="json")
-    content["curriculum"] |= {"gate": {"name": "all"}, "sampler": {"name": "temperature", "tau": 1.0}}
-    content["curriculum"]["every"] = training.validate_every
+    content = recipe.model_dump(mode="json", exclude={"graph"})
+    content["name"] = "bitext"  # runs of any name share them
+    content["curriculum"] = {
+        "gate": {"name": "all"},
+        "sampler": {"name": "temperature", "tau": 1.0},
+        "every": training.validate_every,
+        "dev_sample": recipe.curriculum.dev_sample,
+    }
     content["training"] = training.model_dump(mode="json")
     return Recipe.model_validate(content)
 
@@ -48,29 +60,55 @@ def fingerprint(recipe: Recipe, prepared: Prepared) -> str:
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
 
 
+def bitext_folder(recipe: Recipe) -> Path:
+    """Where the bitext models are: a run directory each, and their recipe."""
+    return Path(recipe.work) / "runs" / "bitext"
+
+
 def folder_of(recipe: Recipe, task: str) -> Path:
     """The run directory of a task's bitext model."""
-    return Path(recipe.work) / "runs" / "bitext" / task
+    return bitext_folder(recipe) / task
 
 
 def benchmark(
     recipe: Recipe, prepared: Prepared, *, at_once: int | None = None, say: Callable[[str], object] = print
 ) -> dict[str, float]:
     """L* of every task: from the user's table, from an earlier benchmark, or trained now."""
+    losses = kept(recipe, prepared, say)
+    write_recipe(recipe)
+    if losses is None:
+        names = list(tasks(recipe.data, prepared))
+        _train_all(recipe, prepared, names, at_once or available_cores(), say)
+        losses = {name: best_loss(folder_of(recipe, name), name) for name in names}
+        content = {"version": VERSION, "losses": losses, "fingerprint": fingerprint(recipe, prepared)}
+        write_whole(_file(recipe), json.dumps(content, indent=1) + "\n")
+    return losses
+
+
+def kept(
+    recipe: Recipe, prepared: Prepared, say: Callable[[str], object] = lambda line: None
+) -> dict[str, float] | None:
+    """L* as the user's table or an earlier benchmark has it; None where it has to be trained."""
     if recipe.benchmark.file:
         return _given(Path(recipe.benchmark.file), recipe, prepared, say)
-    path = Path(recipe.work) / "benchmark.json"
-    mark = fingerprint(recipe, prepared)
-    if path.exists():
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.get("version") == VERSION and content.get("fingerprint") == mark:
+    try:
+        content = json.loads(_file(recipe).read_text(encoding="utf-8"))
+        if content["version"] == VERSION and content["fingerprint"] == fingerprint(recipe, prepared):
             return dict(content["losses"])
-    names = list(tasks(recipe.data, prepared))
-    _train_all(recipe, names, at_once or available_cores(), say)
-    losses = {name: best_loss(folder_of(recipe, name), name) for name in names}
-    content = {"version": VERSION, "losses": losses, "fingerprint": mark}
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return losses
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # none, or damaged: made anew from the bitext models, which are still there
+    return None
+
+
+def _file(recipe: Recipe) -> Path:
+    return Path(recipe.work) / "benchmark.json"
+
+
+def write_recipe(recipe: Recipe) -> None:
+    """The recipe of the bitext models, as a file for their processes and for who translates with them later."""
+    if not recipe.benchmark.file:
+        bitext_folder(recipe).mkdir(parents=True, exist_ok=True)
+        write_if_changed(bitext_folder(recipe) / RECIPE, bitext_recipe(recipe).model_dump_json(indent=1) + "\n")
 
 
 def best_loss(folder: Path, task: str) -> float:
@@ -82,38 +120,72 @@ def best_loss(folder: Path, task: str) -> float:
     return loss
 
 
-def _train_all(recipe: Recipe, names: list[str], at_once: int, say: Callable[[str], object]) -> None:
+def _train_all(
+    recipe: Recipe, prepared: Prepared, names: list[str], at_once: int, say: Callable[[str], object]
+) -> None:
     """Runs the bitext trainings side by side; one that fails does not stop the others, but then there is no L*."""
-    bitext = Path(recipe.work) / "runs" / "bitext"
-    bitext.mkdir(parents=True, exist_ok=True)
-    settings = bitext / "recipe.json"
-    settings.write_text(bitext_recipe(recipe).model_dump_json(indent=1), encoding="utf-8")
-    waiting, running, failed = list(names), {}, {}  # type: list[str], dict[str, subprocess.Popen[str]], dict[str, str]
+    for name in names:
+        _remove_outdated(recipe, prepared, name, say)
+    waiting, running, failed = list(names), {}, {}  # type: list[str], dict[str, _Training], dict[str, str]
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
                 name = waiting.pop(0)
-                running[name] = _start(settings, name)
+                running[name] = _Training(bitext_folder(recipe) / RECIPE, name)
             time.sleep(0.05)
-            for name in [name for name, process in running.items() if process.poll() is not None]:
-                process = running.pop(name)
-                _, complaint = process.communicate()
-                if process.returncode:
-                    failed[name] = (complaint.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+            for name in [name for name, training in running.items() if training.has_ended()]:
+                complaint = running.pop(name).complaint()
+                if complaint:
+                    failed[name] = complaint
                 else:
                     say(f"bitext {name}: L* {best_loss(folder_of(recipe, name), name):.3f} bits")
     finally:
-        for process in running.values():
-            process.terminate()
-        for process in running.values():
-            process.communicate()
+        for training in running.values():
+            training.stop()
     if failed:
         raise TrainingError("; ".join(f"bitext model of {name} failed: {why}" for name, why in failed.items()))
 
 
-def _start(settings: Path, name: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "cclm.experiments.bitext", str(settings), name]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def _remove_outdated(recipe: Recipe, prepared: Prepared, name: str, say: Callable[[str], object]) -> None:
+    """A bitext model of other data or settings serves nobody any more: its place is needed."""
+    folder = folder_of(recipe, name)
+    changed = changes(folder, made_from(bitext_recipe(recipe), prepared, None))
+    if changed and owner_of(folder) is None:
+        say(f"bitext {name}: trained anew, as it was made with other settings ({changed[0]})")
+        shutil.rmtree(folder)
+
+
+class _Training:
+    """A bitext training in a process of its own, which ends when this one does: its input ends then.
+
+    Signals of a terminal reach this process alone, which passes them on once.
+    """
+
+    def __init__(self, settings: Path, name: str) -> None:
+        command = [sys.executable, "-m", "cclm.experiments.bitext", str(settings), name]
+        # Not a pipe: it would fill up, for nobody reads it before the end.
+        self._told = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._told, start_new_session=True
+        )
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def complaint(self) -> str | None:
+        """Why it failed; None where it did not."""
+        code = self._process.wait()
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._told.seek(0)
+        lines = self._told.read().strip().splitlines()
+        self._told.close()
+        return (lines or [f"exit code {code}"])[-1] if code else None
+
+    def stop(self) -> None:
+        """Lets it save and leave."""
+        self._process.terminate()
+        self.complaint()
 
 
 def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Callable[[str], object]) -> dict[str, float]:

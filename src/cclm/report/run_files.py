@@ -155,11 +155,16 @@ def _others(run: Path, own: Path) -> dict[str, dict[str, Any]]:
     """What other runs beside this one scored, as far as the numbers can be compared."""
     if not own.is_file():
         return {}
-    signature = _scores(own)["signature"]
+    signature = _comparable(_scores(own))
     beside = sorted(run.parent.glob("*/scores.json"), key=lambda path: (path.parent.name != "bitext", path))
     found = {path.parent.name: _scores(path) for path in beside if path.parent != run}
-    alike = {name: scores for name, scores in found.items() if scores["signature"] == signature}
+    alike = {name: scores for name, scores in found.items() if _comparable(scores) == signature}
     return dict(list(alike.items())[:MOST_OTHERS])
+
+
+def _comparable(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """The signature but for the checkpoint: metrics, test set, beam."""
+    return {name: value for name, value in scores["signature"].items() if name != "checkpoint"}
 
 
 def _passages(folder: Path) -> Iterator[Passage]:

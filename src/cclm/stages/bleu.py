@@ -10,11 +10,11 @@ from cclm.data.prepared import Prepared
 from cclm.evaluation.scores import bleu
 from cclm.model.transformer import Transformer
 from cclm.recipe import Recipe
-from cclm.stages.evaluate import hypotheses, texts, vocabularies
+from cclm.stages.evaluate import texts
+from cclm.stages.export import export_weights
 from cclm.training.errors import TrainingError
 from cclm.training.tasks import tasks
-from cclm.translation.export import export
-from cclm.translation.translate import Translator
+from cclm.translation.model import Model
 
 
 class DevBleu:
@@ -23,33 +23,27 @@ class DevBleu:
     def __init__(self, recipe: Recipe, prepared: Prepared, run: Path) -> None:
         self._recipe, self._prepared, self._folder = recipe, prepared, run / "ctranslate2-dev"
         self._tasks = tasks(recipe.data, prepared)
-        self._references = {
-            name: [target for _, target in texts(recipe, task, "dev")] for name, task in self._tasks.items()
-        }
+        self._texts = {name: texts(recipe, prepared, task, "dev") for name, task in self._tasks.items()}
 
     def __call__(self, model: Transformer, poll: Callable[[], None]) -> dict[str, float]:
         """BLEU of each task; `poll` is asked after every batch and may raise."""
-        self._export(model)
+        settings = self._recipe.translation
         try:
-            translator = Translator(self._folder, threads=torch.get_num_threads())
-            return {name: self._of(name, translator, poll) for name in self._tasks}
-        finally:
-            shutil.rmtree(self._folder)
-
-    def _export(self, model: Transformer) -> None:
-        source, target = vocabularies(self._recipe, self._prepared)
-        try:
-            export(
-                {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()},
-                heads=self._recipe.model.heads,
-                source_symbols=source.symbols,
-                target_symbols=target.symbols,
-                folder=self._folder,
+            shutil.rmtree(self._folder, ignore_errors=True)
+            export_weights(model.state_dict(), self._recipe, self._prepared, self._tasks, self._folder)
+            exported = Model(
+                self._folder,
+                beam=settings.beam,
+                length_penalty=settings.length_penalty,
+                threads=torch.get_num_threads(),
             )
+            return {name: self._of(name, exported, poll) for name in self._tasks}
         except OSError as error:
             raise TrainingError(f"{self._folder}: could not be written: {error.strerror or error}") from None
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _of(self, name: str, translator: Translator, poll: Callable[[], None]) -> float:
-        task = self._tasks[name]
-        found = hypotheses(self._recipe, self._prepared, task, "dev", translator, lambda stage, amount: poll())
-        return bleu(found, self._references[name])
+    def _of(self, name: str, model: Model, poll: Callable[[], None]) -> float:
+        task, (sources, references) = self._tasks[name], self._texts[name]
+        pair = model.pair(task.source, task.target)
+        return bleu(list(model.stream(sources, pair, cut=True, progress=lambda _: poll())), references)

@@ -9,22 +9,22 @@ from rich.text import Text
 from cclm.config import ConfigError
 from cclm.curriculum import LanguageGraph
 from cclm.data.errors import DataError
-from cclm.data.prepare import prepare
+from cclm.data.prepared import Prepared
 from cclm.recipe import Recipe
 from cclm.report.graph import draw_graph
 from cclm.report.matrix import similarity_table
-from cclm.stages.prepare import plan
-from cclm.stages.progress import shown
+from cclm.stages.prepare import prepared_data
+from cclm.whole import write_if_changed
 
 
 def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> LanguageGraph:
     """Makes graph.json and graph.svg in the recipe's work folder, and prints the similarities."""
-    graph = language_graph(recipe, workers)
+    graph = language_graph(recipe, None if recipe.graph.file else prepared_data(recipe, workers))
     picture = recipe.graph_file.with_suffix(".svg")
     try:
         recipe.graph_file.parent.mkdir(parents=True, exist_ok=True)
-        recipe.graph_file.write_text(graph.to_json(), encoding="utf-8")
-        picture.write_text(draw_graph(graph, title=recipe.name), encoding="utf-8")
+        write_if_changed(recipe.graph_file, graph.to_json())
+        write_if_changed(picture, draw_graph(graph, title=recipe.name))
     except OSError as error:
         raise DataError(f"{error.filename}: {error.strerror or error}") from None
     if as_json:
@@ -38,12 +38,11 @@ def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> Languag
     return graph
 
 
-def language_graph(recipe: Recipe, workers: int | None = None) -> LanguageGraph:
+def language_graph(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph:
     """The graph that the recipe names: a file of the user's, or vocabulary overlap of the training text."""
     if recipe.graph.file:
         return _given(recipe, Path(recipe.graph.file))
-    with shown({"learning subwords": len(recipe.data.languages) + 1}) as progress:
-        prepared = prepare(plan(recipe), recipe.prepared, workers=workers, progress=progress)
+    assert prepared is not None
     try:
         return LanguageGraph.from_counts(
             prepared.counts(),

@@ -7,7 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cclm.data.prepare import Plan, is_current, prepare
+from cclm.data.prepare import Plan, current, prepare
 from cclm.data.prepared import Prepared
 from cclm.recipe import Recipe
 from cclm.stages.progress import shown
@@ -20,13 +20,12 @@ def plan(recipe: Recipe) -> Plan:
 
 def run(recipe: Recipe, *, as_json: bool, dry_run: bool = False, workers: int | None = None) -> Prepared | None:
     """Prepares, unless it has been done, and prints the counts."""
-    there = is_current(plan(recipe), recipe.prepared)
+    there = current(plan(recipe), recipe.prepared)
     if dry_run:
         print(f"{recipe.prepared}: {'nothing to do' if there else 'would be prepared'}")
         return None
     start = time.monotonic()
-    with shown({"learning subwords": len(recipe.data.languages) + 1}) as progress:
-        prepared = prepare(plan(recipe), recipe.prepared, workers=workers, progress=progress)
+    prepared = there or prepared_data(recipe, workers)
     if as_json:
         print(json.dumps({"folder": str(recipe.prepared), **prepared.manifest}, ensure_ascii=False, allow_nan=False))
     else:
@@ -35,6 +34,12 @@ def run(recipe: Recipe, *, as_json: bool, dry_run: bool = False, workers: int | 
         console.print(f"{recipe.prepared}: {done}", style="bold", highlight=False, soft_wrap=True)
         console.print(view(prepared))
     return prepared
+
+
+def prepared_data(recipe: Recipe, workers: int | None = None) -> Prepared:
+    """The prepared data, made if it is not there."""
+    with shown({"learning subwords": len(recipe.data.languages) + 1}) as progress:
+        return prepare(plan(recipe), recipe.prepared, workers=workers, progress=progress)
 
 
 def view(prepared: Prepared) -> RenderableType:

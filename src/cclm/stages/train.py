@@ -1,21 +1,23 @@
 """`cclm benchmark` and `cclm train`: what comes before is made first, if it is not there."""
 
 import json
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cclm.curriculum import LanguageGraph
-from cclm.data.prepare import prepare
+from cclm.data.errors import DataError
 from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import benchmark
 from cclm.recipe import Recipe
 from cclm.stages.graph import language_graph
-from cclm.stages.prepare import plan
-from cclm.stages.progress import shown
-from cclm.training.device import device_of
-from cclm.training.evaluate import Bleu
-from cclm.training.ranks import Ranks, joined
-from cclm.training.session import train
+from cclm.stages.prepare import prepared_data
+from cclm.training.made_from import refuse_other_settings
+from cclm.whole import write_if_changed
+
+if TYPE_CHECKING:
+    from cclm.training.ranks import Ranks
 
 
 def run_folder(recipe: Recipe) -> Path:
@@ -23,15 +25,14 @@ def run_folder(recipe: Recipe) -> Path:
     return Path(recipe.work) / "runs" / recipe.name
 
 
-def prepared_data(recipe: Recipe) -> Prepared:
-    """The prepared data, made if it is not there."""
-    with shown({"learning subwords": len(recipe.data.languages) + 1}) as progress:
-        return prepare(plan(recipe), recipe.prepared, progress=progress)
-
-
 def run_benchmark(recipe: Recipe, at_once: int | None = None) -> dict[str, float]:
     """L* of every task, trained if it is not there."""
-    return benchmark(recipe, prepared_data(recipe), at_once=at_once, say=_say)
+    return benchmark(recipe, prepared_data(recipe), at_once=at_once, say=say)
+
+
+def world_size() -> int:
+    """How many ranks torchrun has started; without it, one."""
+    return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
@@ -40,32 +41,75 @@ def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
     Under torchrun every rank comes here: the first makes what comes before the training, and it alone has a directory
     to give in the end.
     """
+    from cclm.training.device import device_of  # torch: only where there is something to train
+    from cclm.training.ranks import joined
+
     with joined(device_of(recipe.training.device).torch) as ranks:
         if ranks.first:
+            refuse_other_settings(run_folder(recipe), recipe, ranks.world)
             prepared = prepared_data(recipe)
-            graph, losses = language_graph(recipe), benchmark(_as_one(recipe, ranks), prepared, say=_say)
-            recipe.graph_file.write_text(graph.to_json(), encoding="utf-8")  # the report draws it
-            ranks.told(json.dumps([graph.to_json(), losses]))
+            graph = graph_of(recipe, prepared)
+            draw(recipe, graph)
+            losses = benchmark(as_one(recipe), prepared, say=say)
+            ranks.told(json.dumps([graph and graph.to_json(), losses]))
         else:
             text, losses = json.loads(ranks.told())
-            prepared, graph = Prepared.open(recipe.prepared), LanguageGraph.from_json(text)
-        folder = run_folder(recipe)
-        bleu = _bleu(recipe, prepared, folder) if recipe.training.measures_bleu else None
-        train(recipe, prepared, graph, losses, folder, ranks=ranks, bleu=bleu, tensorboard=tensorboard)
-    return folder if ranks.first else None
+            prepared, graph = Prepared.open(recipe.prepared), LanguageGraph.from_json(text) if text else None
+        train_model(recipe, prepared, graph, losses, ranks, tensorboard=tensorboard)
+    return run_folder(recipe) if ranks.first else None
 
 
-def _as_one(recipe: Recipe, ranks: Ranks) -> Recipe:
+def as_one(recipe: Recipe) -> Recipe:
     """The recipe for one process with the same updates: bitext models are trained so, however many ranks there are."""
-    accumulate = recipe.training.accumulate * ranks.world
+    accumulate = recipe.training.accumulate * world_size()
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"accumulate": accumulate})})
 
 
-def _bleu(recipe: Recipe, prepared: Prepared, folder: Path) -> Bleu:
-    from cclm.stages.bleu import DevBleu  # a second to import, where transformers is installed
+def train_model(
+    recipe: Recipe,
+    prepared: Prepared,
+    graph: LanguageGraph | None,
+    losses: dict[str, float],
+    ranks: "Ranks | None" = None,
+    *,
+    tensorboard: bool = False,
+) -> Path:
+    """The training itself, when all that comes before is there."""
+    from cclm.stages.bleu import DevBleu
+    from cclm.training.ranks import ALONE
+    from cclm.training.session import train
 
-    return DevBleu(recipe, prepared, folder)
+    folder = run_folder(recipe)
+    bleu = DevBleu(recipe, prepared, folder) if recipe.training.measures_bleu else None
+    train(recipe, prepared, graph, losses, folder, ranks=ranks or ALONE, bleu=bleu, tensorboard=tensorboard)
+    return folder
 
 
-def _say(line: str) -> None:
+def graph_of(recipe: Recipe, prepared: Prepared) -> LanguageGraph | None:
+    """The language graph; None where all languages are of one kind and no gate asks for it."""
+    both = recipe.data.high_resource and recipe.data.low_resource
+    return language_graph(recipe, prepared) if both or recipe.curriculum.gate.name == "competence" else None
+
+
+def drawn(recipe: Recipe, graph: LanguageGraph | None) -> Path | None:
+    """The file of the graph, if it is this one's."""
+    path = recipe.graph_file
+    same = path.is_file() and graph is not None and path.read_bytes() == graph.to_json().encode()
+    return path if same or (graph is None and not path.exists()) else None
+
+
+def draw(recipe: Recipe, graph: LanguageGraph | None) -> Path:
+    """Leaves the graph where the report looks for it."""
+    try:
+        if graph is None:
+            recipe.graph_file.unlink(missing_ok=True)
+        else:
+            write_if_changed(recipe.graph_file, graph.to_json())
+    except OSError as error:
+        raise DataError(f"{recipe.graph_file}: {error.strerror or error}") from None
+    return recipe.graph_file
+
+
+def say(line: str) -> None:
+    """A line for people, beside what a command answers."""
     print(line, file=sys.stderr, flush=True)

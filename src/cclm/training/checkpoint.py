@@ -7,7 +7,7 @@ checkpoints/{latest,best}         the name of a folder
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from cclm.data.prepared import sha256
 from cclm.training.errors import TrainingError
+from cclm.training.manifest import damage, name_of, sync, write_json, write_manifest
+from cclm.whole import write_whole
 
-VERSION = 1
 KEPT = 2
 """Newest checkpoints that stay, beside the best."""
 
@@ -33,11 +33,6 @@ class Checkpoint:
     progress: dict[str, Any]
 
 
-def name_of(step: int) -> str:
-    """The folder of a step."""
-    return f"step-{step:08}"
-
-
 def save(folder: Path, checkpoint: Checkpoint, *, step: int, best: int | None) -> Path:
     """Writes a checkpoint; until the rename it does not exist, and older ones are removed only afterwards."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,14 +43,14 @@ def save(folder: Path, checkpoint: Checkpoint, *, step: int, best: int | None) -
         save_file(checkpoint.model, staging / "model.safetensors")
         fault("save:after_model")
         save_file(checkpoint.optimizer, staging / "optimizer.safetensors")
-        _write_json(staging / "curriculum.json", checkpoint.curriculum)
-        _write_json(staging / "progress.json", checkpoint.progress)
-        _write_manifest(staging)
+        write_json(staging / "curriculum.json", checkpoint.curriculum)
+        write_json(staging / "progress.json", checkpoint.progress)
+        write_manifest(staging)
         fault("save:before_rename")
         if final.exists():
             shutil.rmtree(final)
         staging.rename(final)
-        _sync(folder)
+        sync(folder)
         fault("save:after_rename")
     except OSError as error:
         shutil.rmtree(staging, ignore_errors=True)
@@ -75,9 +70,7 @@ def fault(place: str) -> None:
 
 def point(folder: Path, label: str, name: str) -> None:
     """Lets `latest` or `best` name a checkpoint, in one step."""
-    temporary = folder / f".{label}-{os.getpid()}"
-    temporary.write_text(name + "\n", encoding="utf-8")
-    temporary.replace(folder / label)
+    write_whole(folder / label, name + "\n")
 
 
 def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | None:
@@ -85,9 +78,18 @@ def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | Non
     for path in sorted(folder.glob("step-*"), reverse=True):
         problem = damage(path)
         if problem is None:
-            return load(path)
+            found = load(path)
+            _point_again(folder, path.name, found.progress.get("selected_step"))
+            return found
         warn(f"{path}: {problem}; falling back to the one before")
     return None
+
+
+def _point_again(folder: Path, latest: str, best: int | None) -> None:
+    """Mends what a kill between the rename of a checkpoint and its naming has left undone."""
+    for label, name in (("latest", latest), ("best", name_of(best) if best is not None else None)):
+        if name is not None and (folder / name).exists():
+            point(folder, label, name)
 
 
 def load(path: Path) -> Checkpoint:
@@ -103,50 +105,12 @@ def load(path: Path) -> Checkpoint:
     )
 
 
-def damage(path: Path) -> str | None:
-    """What is wrong with a checkpoint, or None."""
-    try:
-        manifest: Mapping[str, Any] = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-        if manifest["version"] != VERSION:
-            return f"version {manifest['version']!r}; this program reads {VERSION}"
-        for name, facts in manifest["files"].items():
-            if not (path / name).exists():
-                return f"{name} is missing"
-            if (path / name).stat().st_size != facts["bytes"] or sha256(path / name) != facts["sha256"]:
-                return f"{name} is damaged (checksum)"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "manifest.json is missing or damaged"
-    return None
-
-
 def remove_leftovers(folder: Path) -> None:
     """Removes what saves of dead processes have left."""
     for path in folder.glob(".tmp-*"):
         pid = path.name.rpartition("-")[2]
         if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _write_manifest(staging: Path) -> None:
-    paths = sorted(staging.iterdir())
-    files = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths}
-    for path in paths:
-        _sync(path)
-    _write_json(staging / "manifest.json", {"version": VERSION, "files": files})
-    _sync(staging / "manifest.json")
-    _sync(staging)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _prune(folder: Path, keep: Iterable[str]) -> None:

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+ALL_STEPS = "all steps are done"
+"""The end that is none when more steps are asked for."""
+
 
 @dataclass
 class Progress:
@@ -39,6 +42,10 @@ class Progress:
     log_bytes: int = 0
     finished: str | None = None
     """Why the training ended, once it has."""
+
+    def is_over(self, max_steps: int) -> bool:
+        """Whether the training has ended, even if it may now take so many steps."""
+        return self.finished is not None and not (self.finished == ALL_STEPS and self.step < max_steps)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""

@@ -5,6 +5,7 @@ import math
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,14 +30,10 @@ class Lock:
         return self
 
     def _take_over(self, mine: str) -> None:
-        try:
-            owner = json.loads(self._path.read_text(encoding="utf-8"))
-        except ValueError:
-            owner = {"pid": 0, "host": socket.gethostname()}
-        alive = owner["host"] != socket.gethostname() or Path(f"/proc/{owner['pid']}").exists()
-        if alive and owner["pid"] != os.getpid():
+        owner = owner_of(self._path.parent)
+        if owner is not None and owner.pid != os.getpid():
             raise TrainingError(
-                f"{self._path.parent} belongs to process {owner['pid']} on {owner['host']};"
+                f"{self._path.parent} belongs to process {owner.pid} on {owner.host};"
                 f" if that is gone, delete {self._path}"
             )
         self._path.write_text(mine, encoding="utf-8")
@@ -45,6 +42,31 @@ class Lock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that has locked a run directory."""
+
+    pid: int
+    host: str
+
+
+def owner_of(folder: Path) -> Owner | None:
+    """Who owns the run directory; None where there is no lock, or only that of a process that is gone."""
+    try:
+        owner = Owner(**json.loads((folder / "lock").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return owner if owner.host != socket.gethostname() or is_alive(owner.pid) else None
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process on this machine. One that has ended and only waits to be noticed is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 class Log:

@@ -22,6 +22,8 @@ from cclm.training import checkpoint as checkpoints
 from cclm.training.device import Device, device_of, keep_freed_memory
 from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Bleu, Evaluator
+from cclm.training.made_from import made_from, refuse_changes, write_config
+from cclm.training.manifest import name_of
 from cclm.training.progress import Progress
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.run_directory import Lock, Log, differences
@@ -29,15 +31,13 @@ from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.telling import Telling
 from cclm.training.tracking import TensorBoard
 from cclm.training.trainer import Parts, Trainer, load_optimizer
-
-FREE = {"max_steps", "patience", "device"}
-"""Settings of training that may change when a run goes on: they decide how long and where, not what."""
+from cclm.whole import write_whole
 
 
 def train(
     recipe: Recipe,
     prepared: Prepared,
-    graph: LanguageGraph,
+    graph: LanguageGraph | None,
     benchmark: Mapping[str, float] | None,
     folder: Path,
     *,
@@ -143,7 +143,7 @@ def _signals(ranks: Ranks) -> Iterator[Callable[[], None]]:
 def _parts(
     recipe: Recipe,
     prepared: Prepared,
-    graph: LanguageGraph,
+    graph: LanguageGraph | None,
     benchmark: Mapping[str, float] | None,
     names: dict[str, Task],
     device: Device,
@@ -204,19 +204,19 @@ def shape_of(recipe: Recipe, prepared: Prepared) -> Shape:
 def _curriculum(
     recipe: Recipe,
     prepared: Prepared,
-    graph: LanguageGraph,
+    graph: LanguageGraph | None,
     benchmark: Mapping[str, float] | None,
     names: dict[str, Task],
 ) -> Curriculum:
     sizes = {name: prepared.sizes[task.language]["train"] for name, task in names.items()}
-    of_tasks = task_graph(graph, tasks(recipe.data, prepared)) if len(names) > 1 else graph
+    of_tasks = task_graph(graph, tasks(recipe.data, prepared)) if graph else None
     return recipe.curriculum.build(of_tasks, sizes=sizes, benchmark=benchmark)
 
 
 def _newest(folder: Path, ranks: Ranks) -> checkpoints.Checkpoint | None:
     """The checkpoint to go on from: the newest whole one that the first rank finds, for every rank."""
     saved = checkpoints.load_newest(folder, print) if ranks.first else None
-    name = ranks.told(checkpoints.name_of(saved.progress["step"]) if saved else "")
+    name = ranks.told(name_of(saved.progress["step"]) if saved else "")
     return saved if ranks.first or not name else checkpoints.load(folder / name)
 
 
@@ -225,8 +225,8 @@ def _restore(parts: Parts, saved: checkpoints.Checkpoint) -> Progress:
     load_optimizer(parts.model, parts.optimizer, saved.optimizer)
     parts.curriculum.load_state_dict(saved.curriculum)
     progress = Progress.from_dict(saved.progress)
-    if progress.finished == "all steps are done" and progress.step < parts.recipe.training.max_steps:
-        progress.finished = None  # more steps are wanted now
+    if not progress.is_over(parts.recipe.training.max_steps):
+        progress.finished = None  # more steps may be wanted now
     return progress
 
 
@@ -234,12 +234,7 @@ def _check_same(
     folder: Path, recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None, ranks: Ranks
 ) -> None:
     """Writes what the run is made of, or compares: a change that would change the result is refused."""
-    ignored = {"work", "benchmark"} if recipe.training.measures_bleu else {"work", "benchmark", "translation"}
-    now: dict[str, Any] = {
-        "recipe": recipe.model_dump(mode="json", exclude=ignored),
-        "data": prepared.fingerprint,
-        "benchmark": dict(benchmark) if benchmark else None,
-    }
+    now = made_from(recipe, prepared, benchmark, ranks.world)
     apart = differences(json.loads(ranks.told(json.dumps(now))), now)
     if apart:
         raise TrainingError(
@@ -248,23 +243,11 @@ def _check_same(
         )
     if not ranks.first:
         return
-    for name in FREE:
-        now["recipe"]["training"].pop(name)
-    # The same micro-batches make the same update, whoever computes them.
-    now["accumulate x ranks"] = now["recipe"]["training"].pop("accumulate") * ranks.world
-    path = folder / "made_from.json"
-    if path.exists():
-        changed = differences(json.loads(path.read_text(encoding="utf-8")), now)
-        if changed:
-            raise TrainingError(
-                f"{folder} was begun with other settings; go on with the same, or give the run another name\n  "
-                + "\n  ".join(changed)
-            )
-    else:
-        path.write_text(json.dumps(now, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (folder / "config.yaml").write_text(recipe.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    environment = json.dumps(_environment(prepared, ranks), indent=1)
-    (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
+    refuse_changes(folder, now)
+    write_config(folder, recipe)
+    write_whole(folder / "environment.json", json.dumps(_environment(prepared, ranks), indent=1) + "\n")
+    if not (folder / "made_from.json").exists():
+        write_whole(folder / "made_from.json", json.dumps(now, indent=1, ensure_ascii=False) + "\n")
 
 
 def _environment(prepared: Prepared, ranks: Ranks) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from cclm.training import checkpoint as checkpoints
 from cclm.training.device import GROWTH, Device
 from cclm.training.errors import TrainingError
 from cclm.training.evaluate import DevLoss, Evaluator, tensors
-from cclm.training.progress import Progress
+from cclm.training.progress import ALL_STEPS, Progress
 from cclm.training.ranks import Ranks
 from cclm.training.run_directory import Log
 from cclm.training.stopping import better, metric_over, validated
@@ -224,7 +224,7 @@ class Trainer:
         self._select(step, found)
         self._consider_stopping(step, found)
         if step >= self._settings.max_steps and self.progress.finished is None:
-            self._finish("all steps are done")
+            self._finish(ALL_STEPS)
 
     def _select(self, step: int, found: dict[str, DevLoss]) -> None:
         value = metric_over(self._settings.select_on, found, self._.dev_sizes)

@@ -8,23 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ctranslate2.converters import Converter  # type: ignore[import-untyped]
 from ctranslate2.specs import TransformerSpec  # type: ignore[import-untyped]
 from numpy.typing import NDArray
+
+from cclm.translation.translate import POSITIONS, ExportError
 
 # P positions, D model
 
 Array = NDArray[Any]
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 """What every vocabulary begins with."""
-POSITIONS = 1024
-"""Rows of the exported position table: the longest source, its </s> included, and the longest target."""
 FIRST_POSITION = 2
 """That of the first token, as in fairseq. CTranslate2's own table would begin with 1."""
-
-
-class ExportError(ValueError):
-    """Weights that do not make a model, or an export that does not compute what they do."""
 
 
 def export(
@@ -44,9 +39,14 @@ def export(
     """
     _check_symbols("source", source_symbols)
     _check_symbols("target", target_symbols)
-    converter = _FromState(state, heads, source_symbols, target_symbols)
+    # What ctranslate2.converters does; that module imports every other toolkit's checkpoint reader, for seconds.
+    spec = _specified(_Weights(state), heads, list(source_symbols), list(target_symbols))
+    spec.validate()
+    spec.optimize(quantization=quantization)
     partial = folder.with_name(folder.name + ".partial")
-    converter.convert(str(partial), quantization=quantization, force=True)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    spec.save(str(partial))
     if folder.exists():
         shutil.rmtree(folder)
     partial.rename(folder)
@@ -62,44 +62,29 @@ def positions(width: int, rows: int = POSITIONS) -> NDArray[np.float32]:
     return np.concatenate([np.sin(angles_PD), np.cos(angles_PD)], axis=1).astype(np.float32)
 
 
-class _FromState(Converter):  # type: ignore[misc]
-    """Fills CTranslate2's description of a pre-norm Transformer."""
-
-    def __init__(self, state: Mapping[str, Array], heads: int, source: Sequence[str], target: Sequence[str]) -> None:
-        self._weights, self._heads = _Weights(state), heads
-        self._source, self._target = list(source), list(target)
-
-    def _load(self) -> Any:
-        weights = self._weights
-        target_VD = weights.take("target_embedding.weight")
-        source_VD = weights.take("source_embedding.weight") if weights.have("source_embedding.weight") else target_VD
-        self._check(source_VD, target_VD)
-        spec = TransformerSpec.from_config(
-            (weights.layers("encoder"), weights.layers("decoder")), self._heads, pre_norm=True
-        )
-        spec.encoder.embeddings[0].weight = source_VD
-        spec.decoder.embeddings.weight = target_VD
-        spec.decoder.projection.weight = target_VD  # tied; written once, the other is an alias
-        for name, side in (("encoder", spec.encoder), ("decoder", spec.decoder)):
-            side.position_encodings.encodings = positions(target_VD.shape[1])
-            _set_norm(side.layer_norm, weights, f"{name}.norm")
-            for i, layer in enumerate(side.layer):
-                _set_layer(layer, weights, f"{name}.layers.{i}", cross=name == "decoder")
-        weights.check_all_taken()
-        spec.register_source_vocabulary(self._source)
-        spec.register_target_vocabulary(self._target)
-        spec.config.add_source_eos = True
-        spec.config.decoder_start_token = None
-        return spec
-
-    def _check(self, source_VD: Array, target_VD: Array) -> None:
-        if source_VD is target_VD and self._source != self._target:
-            raise ExportError("there is one embedding for both sides, but source and target symbols differ")
-        for side, embedding_VD, symbols in (("source", source_VD, self._source), ("target", target_VD, self._target)):
-            if len(embedding_VD) != len(symbols):
-                raise ExportError(f"the {side} embedding has {len(embedding_VD)} rows for {len(symbols)} symbols")
-        if self._heads < 1 or target_VD.shape[1] % self._heads:
-            raise ExportError(f"a width of {target_VD.shape[1]} cannot be divided among {self._heads} heads")
+def _specified(weights: "_Weights", heads: int, source: list[str], target: list[str]) -> Any:
+    """CTranslate2's description of a pre-norm Transformer, filled with these weights."""
+    target_VD = weights.take("target_embedding.weight")
+    source_VD = weights.take("source_embedding.weight") if weights.have("source_embedding.weight") else target_VD
+    if source_VD is target_VD and source != target:
+        raise ExportError("there is one embedding for both sides, but source and target symbols differ")
+    _check_embedding("source", source_VD, source, heads)
+    _check_embedding("target", target_VD, target, heads)
+    spec = TransformerSpec.from_config((weights.layers("encoder"), weights.layers("decoder")), heads, pre_norm=True)
+    spec.encoder.embeddings[0].weight = source_VD
+    spec.decoder.embeddings.weight = target_VD
+    spec.decoder.projection.weight = target_VD  # tied; written once, the other is an alias
+    for name, side in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+        side.position_encodings.encodings = positions(target_VD.shape[1])
+        _set_norm(side.layer_norm, weights, f"{name}.norm")
+        for i, layer in enumerate(side.layer):
+            _set_layer(layer, weights, f"{name}.layers.{i}", cross=name == "decoder")
+    weights.check_all_taken()
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.add_source_eos = True
+    spec.config.decoder_start_token = None
+    return spec
 
 
 class _Weights:
@@ -150,6 +135,13 @@ def _set_linear(spec: Any, weights: _Weights, *names: str) -> None:
 
 def _set_norm(spec: Any, weights: _Weights, name: str) -> None:
     spec.gamma, spec.beta = weights.take(f"{name}.weight"), weights.take(f"{name}.bias")
+
+
+def _check_embedding(side: str, embedding_VD: Array, symbols: list[str], heads: int) -> None:
+    if len(embedding_VD) != len(symbols):
+        raise ExportError(f"the {side} embedding has {len(embedding_VD)} rows for {len(symbols)} symbols")
+    if heads < 1 or embedding_VD.shape[1] % heads:
+        raise ExportError(f"a width of {embedding_VD.shape[1]} cannot be divided among {heads} heads")
 
 
 def _check_symbols(side: str, symbols: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ import shutil
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,17 @@ import ctranslate2  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 
-from cclm.translation.export import POSITIONS, ExportError
-
 END = "</s>"
+POSITIONS = 1024
+"""Rows of the exported position table: the longest source, its </s> included, and the longest target."""
+SHORT = 128
+"""A source up to this length has a target of at most twice as much: a search that runs on ends there."""
 Sample = tuple[Sequence[str], Sequence[str]]
 """A source ([tag] pieces) and a target (<s> or tag, then pieces), both without </s>."""
+
+
+class ExportError(ValueError):
+    """Weights that do not make a model, or an export that does not compute what they do."""
 
 
 class Translator:
@@ -31,7 +38,8 @@ class Translator:
             raise ValueError(f"threads and batch_tokens must be at least 1; got {threads} and {batch_tokens}")
         self.folder = folder
         self._threads, self._batch_tokens = threads, batch_tokens
-        self._source, self._target = _symbols(folder, "source"), _symbols(folder, "target")
+        self.source_symbols, self.target_symbols = _symbols(folder, "source"), _symbols(folder, "target")
+        self._source, self._target = frozenset(self.source_symbols), frozenset(self.target_symbols)
         self._model = ctranslate2.Translator(
             str(folder), device="cpu", compute_type=compute, inter_threads=threads, intra_threads=1
         )
@@ -42,34 +50,46 @@ class Translator:
         prefix: str,
         beam: int,
         length_penalty: float,
-        max_length: int = 256,
+        max_length: int | None = None,
         *,
         progress: Callable[[int], object] | None = None,
     ) -> list[list[str]]:
         """The best target of each source, in their order, without `prefix` and </s>; of an empty source, an empty one.
 
         A source is `[tag] pieces`, without </s>; `prefix` is what every target begins with: <s> or a language tag.
-        `progress` is told after every batch how many sentences it had. A source that is longer than the table of
-        positions loses its end.
+        `max_length` is by default twice SHORT, and for longer sources than that all that the model has. `progress` is
+        told after every batch how many sentences it had. A source that is longer than the table of positions loses its
+        end.
         """
-        self._check(sources, [prefix], beam, max_length)
+        return next(self.translate_chunks([sources], prefix, beam, length_penalty, max_length, progress=progress))
+
+    def translate_chunks(
+        self,
+        chunks: Iterable[list[list[str]]],
+        prefix: str,
+        beam: int,
+        length_penalty: float,
+        max_length: int | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> Iterator[list[list[str]]]:
+        """The same for chunk after chunk: while one is translated, the next is asked for."""
         options = {
             "beam_size": beam,
             "length_penalty": length_penalty,
-            "max_decoding_length": max_length,
             # With the default of 1, </s> is forbidden at first: the probabilities would not be the model's.
             "min_decoding_length": 0,
             "max_input_length": 0,
             "disable_unk": True,
         }
-        results: list[list[str]] = [[] for _ in sources]
         tell = progress or (lambda sentences: None)
-        tell(sum(not source for source in sources))
-        for members, outcomes in self._run(_cut(sources), prefix, options):
-            for i, outcome in zip(members, outcomes, strict=True):
-                results[i] = outcome.result().hypotheses[0]
-            tell(len(members))
-        return results
+        under_way: deque[_Begun] = deque()
+        for begun in self._begin(chunks, prefix, max_length, options, tell):
+            under_way.append(begun)
+            if len(under_way) > 2 * self._threads:
+                yield from under_way.popleft().finish(tell)
+        for begun in under_way:
+            yield from begun.finish(tell)
 
     def score(self, samples: Sequence[Sample]) -> list[NDArray[np.float64]]:
         """The log-probabilities (natural) of each target's tokens after the first, and of </s>."""
@@ -81,18 +101,31 @@ class Translator:
         results = self._model.score_batch(sources, targets, max_input_length=0, max_batch_size=32)
         return [np.array(result.log_probs, dtype=np.float64) for result in results]
 
-    def _run(
-        self, sources: list[list[str]], prefix: str, options: dict[str, Any]
-    ) -> Iterator[tuple[list[int], list[Any]]]:
-        """Batches as they are done, in the order in which they were begun; a few are always under way."""
-        under_way: deque[tuple[list[int], list[Any]]] = deque()
-        for members in _batches([len(source) for source in sources], self._batch_tokens):
-            batch = [sources[i] for i in members]
-            begun = self._model.translate_batch(batch, [[prefix]] * len(batch), asynchronous=True, **options)
-            under_way.append((members, begun))
-            if len(under_way) > 2 * self._threads:
-                yield under_way.popleft()
-        yield from under_way
+    def _begin(
+        self,
+        chunks: Iterable[list[list[str]]],
+        prefix: str,
+        max_length: int | None,
+        options: dict[str, Any],
+        tell: Callable[[int], object],
+    ) -> Iterator["_Begun"]:
+        """Batches, each begun as it is taken; the end of a chunk is one without members."""
+        for chunk in chunks:
+            self._check(chunk, [prefix], options["beam_size"], 1 if max_length is None else max_length)
+            targets: list[list[str]] = [[] for _ in chunk]
+            sources = _cut(chunk)
+            tell(sum(not source for source in sources))
+            for members in _batches([len(source) for source in sources], self._batch_tokens):
+                longest = 2 * SHORT if len(sources[members[0]]) <= SHORT else POSITIONS - 1
+                outcomes = self._model.translate_batch(
+                    [sources[i] for i in members],
+                    [[prefix]] * len(members),
+                    asynchronous=True,
+                    max_decoding_length=longest if max_length is None else max_length,
+                    **options,
+                )
+                yield _Begun(targets, members, outcomes)
+            yield _Begun(targets, [], [])
 
     def _check(self, sources: list[list[str]], targets: Iterable[str], beam: int = 1, max_length: int = 1) -> None:
         if beam < 1:
@@ -108,6 +141,24 @@ class Translator:
                 raise ValueError(f"source {i}: the model has no source symbol {unknown[0]!r}")
             if END in source:
                 raise ValueError(f"source {i} has {END} in it, which the model adds itself")
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A batch under way, and the targets of its chunk, in which its own have their places."""
+
+    targets: list[list[str]]
+    members: list[int]
+    outcomes: list[Any]
+
+    def finish(self, tell: Callable[[int], object]) -> Iterator[list[list[str]]]:
+        """Waits for the batch; the end of a chunk gives the chunk's targets."""
+        if not self.members:
+            yield self.targets
+            return
+        for i, outcome in zip(self.members, self.outcomes, strict=True):
+            self.targets[i] = outcome.result().hypotheses[0]
+        tell(len(self.members))
 
 
 def verify(
@@ -149,10 +200,14 @@ def _cut(sources: list[list[str]]) -> list[list[str]]:
 
 
 def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """The numbers of those that are not empty, the longest first, so that the last batches are done soon."""
+    """The numbers of those that are not empty, the longest first, so that the last batches are done soon.
+
+    Short ones and others stay apart, so that how far a search may run depends on its own source alone.
+    """
     members: list[int] = []
     for i in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i]):
-        if members and (len(members) + 1) * (lengths[members[0]] + 1) > budget:
+        longest = lengths[members[0]] if members else 0
+        if members and ((len(members) + 1) * (longest + 1) > budget or lengths[i] <= SHORT < longest):
             yield members
             members = []
         members.append(i)
@@ -160,8 +215,8 @@ def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         yield members
 
 
-def _symbols(folder: Path, side: str) -> frozenset[str]:
+def _symbols(folder: Path, side: str) -> tuple[str, ...]:
     for name in (f"{side}_vocabulary.json", "shared_vocabulary.json"):
         if (folder / name).is_file():
-            return frozenset(json.loads((folder / name).read_text(encoding="utf-8")))
+            return tuple(json.loads((folder / name).read_text(encoding="utf-8")))
     raise ValueError(f"{folder}: no exported model is there")

@@ -1,0 +1,150 @@
+"""Text in, text out: an exported model with all that it needs, in one folder.
+
+ctranslate2/float32/
+  model/                             CTranslate2's: model.bin, config.json, the vocabularies
+  subwords/{lang}.model              SentencePiece, of every language that is translated from
+  cclm.json                          the pairs of languages; which checkpoint this is, and how it was checked
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cclm.config import ConfigError
+from cclm.data.cleaning import clean
+from cclm.data.codes import canonical
+from cclm.data.errors import DataError
+from cclm.data.vocabulary import Segmenter
+from cclm.data.workers import available_cores, chunked
+from cclm.translation.translate import POSITIONS, Translator
+
+VERSION = 1
+MANIFEST = "cclm.json"
+CHUNK = 4096
+"""Texts that are in memory at a time, twice: one chunk is translated while the next is read."""
+
+
+class UnknownPair(ConfigError):
+    """Languages between which a model does not translate; the message lists those that it knows."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """From which language into which, and what the model is told about it."""
+
+    source: str
+    target: str
+    subwords: str
+    """The file that segments the source."""
+    tag: str | None
+    """What stands before a source."""
+    start: str
+    """What a target begins with."""
+
+
+class Model:
+    """A trained model, to translate with.
+
+    model = cclm.load("work/phrasebook/runs/phrasebook")
+    model.translate(["Bu mənim kitabımdır."], source="aze", target="eng")
+    """
+
+    def __init__(self, folder: Path, *, beam: int, length_penalty: float, threads: int | None = None) -> None:
+        content = read_manifest(folder)
+        self.pairs = tuple(Pair(**pair) for pair in content["pairs"])
+        self._folder, self._beam, self._length_penalty = folder, beam, length_penalty
+        self._threads = threads or available_cores()
+        self._segmenters: dict[str, tuple[Segmenter, list[str]]] = {}
+        self._reserved: dict[str, int] = content["reserved"]
+
+    def translate(self, texts: Sequence[str], source: str | None = None, target: str | None = None) -> list[str]:
+        """The translation of each text, in their order; a language may be left out where there is only one."""
+        if isinstance(texts, str):
+            raise TypeError("translate takes a list of texts; got one text")
+        return list(self.stream(texts, self.pair(source, target)))
+
+    def pair(self, source: str | None = None, target: str | None = None) -> Pair:
+        """The one pair with this source and target, under any spelling of their codes: "az" is "aze"."""
+        fitting = self.pairs
+        for side, code in (("source", source), ("target", target)):
+            if code is not None:
+                exact = [pair for pair in fitting if getattr(pair, side) == code]
+                fitting = tuple(
+                    exact or [pair for pair in fitting if canonical(getattr(pair, side)) == canonical(code)]
+                )
+        if len(fitting) == 1:
+            return fitting[0]
+        known = ", ".join(f"{pair.source}-{pair.target}" for pair in fitting or self.pairs)
+        asked = f"{source or 'any language'} to {target or 'any language'}"
+        if fitting:
+            raise UnknownPair(f"from {asked} there are {known}: say which")
+        raise UnknownPair(f"this model does not translate from {asked}; it translates {known}")
+
+    def stream(
+        self,
+        texts: Iterable[str],
+        pair: Pair,
+        *,
+        cut: bool = False,
+        what: str = "text",
+        progress: Callable[[int], object] | None = None,
+    ) -> Iterator[str]:
+        """The translations as they are done, in order; memory does not grow with their number.
+
+        A text with more subwords than the model has places is refused, by its number as `what`, or with `cut` loses its
+        end.
+        """
+        chunks = self._encoded(texts, pair, cut, what)
+        for targets in self._translator.translate_chunks(
+            chunks, pair.start, self._beam, self._length_penalty, progress=progress
+        ):
+            yield from map(self._decoded, targets)
+
+    def _encoded(self, texts: Iterable[str], pair: Pair, cut: bool, what: str) -> Iterator[list[list[str]]]:
+        segmenter, symbols = self._segmenter(pair.subwords)
+        before = [] if pair.tag is None else [pair.tag]
+        most = POSITIONS - 1 - len(before)  # and </s>
+        first = 1
+        for chunk in chunked(texts, CHUNK):
+            numbers = segmenter.encode([clean(text)[0] for text in chunk])
+            for place, text in enumerate(numbers, first):
+                if len(text) > most and not cut:
+                    raise DataError(
+                        f"{what} {place}: {len(text):,} subwords; the model takes at most {most:,}:"
+                        " divide it into sentences"
+                    )
+            yield [[*before, *(symbols[number] for number in text)] if text else [] for text in numbers]
+            first += len(chunk)
+
+    def _segmenter(self, name: str) -> tuple[Segmenter, list[str]]:
+        """The SentencePiece model, and the symbol of each of its numbers."""
+        if name not in self._segmenters:
+            segmenter = Segmenter(self._folder / "subwords" / name)
+            known = self._translator.source_symbols
+            reserved = set(known[: self._reserved["source"]])
+            # As in Vocabulary.join: a piece that looks like a reserved symbol has a space behind it.
+            written = (piece + " " if piece in reserved else piece for piece in segmenter.pieces)
+            table = set(known) - reserved
+            self._segmenters[name] = segmenter, [symbol if symbol in table else "<unk>" for symbol in written]
+        return self._segmenters[name]
+
+    def _decoded(self, symbols: list[str]) -> str:
+        text = "".join(symbol for symbol in symbols if symbol not in self._unspoken)
+        return text.replace(" ", "").replace("▁", " ").strip()
+
+    @cached_property
+    def _unspoken(self) -> frozenset[str]:
+        return frozenset(self._translator.target_symbols[: self._reserved["target"]])
+
+    @cached_property
+    def _translator(self) -> Translator:
+        return Translator(self._folder / "model", self._threads)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What cclm.json says."""
+    content: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return content

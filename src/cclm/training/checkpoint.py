@@ -17,6 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from cclm.data.prepared import sha256
 from cclm.training.errors import TrainingError
+from cclm.training.faults import fault
+from cclm.training.run_directory import write_whole
 
 VERSION = 1
 KEPT = 2
@@ -45,47 +47,49 @@ def save(folder: Path, checkpoint: Checkpoint, *, step: int, best: int | None) -
     staging, final = folder / f".tmp-{step}-{os.getpid()}", folder / name_of(step)
     staging.mkdir()
     try:
+        fault("save:begun")
         save_file(checkpoint.model, staging / "model.safetensors")
         fault("save:after_model")
         save_file(checkpoint.optimizer, staging / "optimizer.safetensors")
         _write_json(staging / "curriculum.json", checkpoint.curriculum)
         _write_json(staging / "progress.json", checkpoint.progress)
+        fault("save:before_manifest")
         _write_manifest(staging)
         fault("save:before_rename")
         if final.exists():
             shutil.rmtree(final)
+        fault("save:nothing_there")
         staging.rename(final)
         _sync(folder)
         fault("save:after_rename")
+        _point(folder, final.name, best)
     except OSError as error:
         shutil.rmtree(staging, ignore_errors=True)
         raise TrainingError(f"{final}: could not be saved: {error.strerror or error}") from None
-    point(folder, "latest", final.name)
-    if best is not None:
-        point(folder, "best", name_of(best))
+    fault("save:before_prune")
     _prune(folder, keep={final.name} | ({name_of(best)} if best is not None else set()))
     return final
 
 
-def fault(place: str) -> None:
-    """Ends the process at this place if the environment asks for it: so the tests kill a save anywhere."""
-    if os.environ.get("CCLM_FAULT_AT") == place:
-        os._exit(9)
-
-
-def point(folder: Path, label: str, name: str) -> None:
-    """Lets `latest` or `best` name a checkpoint, in one step."""
-    temporary = folder / f".{label}-{os.getpid()}"
-    temporary.write_text(name + "\n", encoding="utf-8")
-    temporary.replace(folder / label)
+def _point(folder: Path, latest: str, best: int | None) -> None:
+    """Lets `latest` and `best` name their checkpoints."""
+    write_whole(folder / "latest", latest + "\n")
+    fault("save:after_latest")
+    if best is not None:
+        write_whole(folder / "best", name_of(best) + "\n")
 
 
 def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | None:
-    """The newest checkpoint that verifies; damaged ones are passed over, and that is said. None where there is none."""
+    """The newest checkpoint that verifies; damaged ones are passed over, and that is said. None where there is none.
+
+    It sets `latest` and `best` right, too: whoever saved may have been killed before that.
+    """
     for path in sorted(folder.glob("step-*"), reverse=True):
         problem = damage(path)
         if problem is None:
-            return load(path)
+            found = load(path)
+            _point(folder, path.name, found.progress.get("selected_step"))
+            return found
         warn(f"{path}: {problem}; falling back to the one before")
     return None
 

@@ -48,7 +48,7 @@ class Lock:
 
 
 class Log:
-    """Lines of JSON, appended and synced by the caller's save; cut back to a known length when a run goes on.
+    """Lines of JSON, appended; cut back to a known length when a run goes on.
 
     Without a path nothing is kept: of several ranks one writes.
     """
@@ -57,6 +57,7 @@ class Log:
         self.follower: Callable[[str, int, dict[str, Any]], object] = lambda event, step, facts: None
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
+        self._kept = path is not None
         self._file = (path or Path(os.devnull)).open("ab")
         if path:
             self._file.truncate(length)
@@ -70,14 +71,25 @@ class Log:
         self._file.flush()
         self.follower(event, step, facts)
 
-    @property
-    def length(self) -> int:
-        """Bytes so far."""
+    def sync(self) -> int:
+        """Sees to it that all is on disk, and gives the bytes so far."""
+        if self._kept:
+            os.fsync(self._file.fileno())
         return self._file.tell()
 
     def close(self) -> None:
         """Ends writing."""
         self._file.close()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a small file so that it is there whole or not at all."""
+    temporary = path.with_name(f".{path.name}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
 
 
 def _without_nan(value: Any) -> Any:

@@ -22,9 +22,10 @@ from cclm.training import checkpoint as checkpoints
 from cclm.training.device import Device, device_of, keep_freed_memory
 from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Bleu, Evaluator
+from cclm.training.faults import fault
 from cclm.training.progress import Progress
 from cclm.training.ranks import ALONE, Ranks
-from cclm.training.run_directory import Lock, Log, differences
+from cclm.training.run_directory import Lock, Log, differences, write_whole
 from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.telling import Telling
 from cclm.training.tracking import TensorBoard
@@ -261,10 +262,11 @@ def _check_same(
                 + "\n  ".join(changed)
             )
     else:
-        path.write_text(json.dumps(now, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (folder / "config.yaml").write_text(recipe.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        write_whole(folder / "config.yaml", recipe.model_dump_json(indent=2) + "\n")
+        fault("begin:described")
+        write_whole(path, json.dumps(now, indent=1, ensure_ascii=False) + "\n")  # last: where it is, the other is
     environment = json.dumps(_environment(prepared, ranks), indent=1)
-    (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
+    write_whole(folder / "environment.json", environment + "\n")
 
 
 def _environment(prepared: Prepared, ranks: Ranks) -> dict[str, Any]:

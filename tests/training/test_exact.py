@@ -1,17 +1,29 @@
-"""A training that was stopped, however, goes on to the same bytes."""
+"""A training that was stopped, however and wherever, goes on to the same bytes."""
 
 import json
 import os
+import random
+import re
+import shutil
 import signal
-import subprocess
-import sys
+import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from corpora import write_tsv
+from forks import Finished, Forks, send
 
+SOURCE = Path(__file__).parent.parent.parent / "src" / "cclm" / "training"
+PLACES = [
+    place
+    for file in ("session.py", "trainer.py", "checkpoint.py")
+    for place in re.findall(r'fault\("(\w+:\w+)"\)', (SOURCE / file).read_text())
+]
+"""Every place of ours: before the first step, around probes and validations, in a save."""
 COMPARED = ("model.safetensors", "optimizer.safetensors", "curriculum.json", "progress.json")
+KILLS = 20
 RECIPE = """version: 1
 name: small
 work: {work}
@@ -22,53 +34,65 @@ curriculum: {{gate: {{threshold: 0.3}}, every: 5, dev_sample: 8}}
 benchmark: {{file: {benchmark}}}
 training: {{batch_tokens: 200, accumulate: 2, learning_rate: 0.01, warmup: 10, max_steps: 60, validate_every: 12,
             device: cpu, precision: fp32}}
+translation: {{beam: 1}}
 """
 
 
+class Runs:
+    """Trainings of one small recipe, each into a run directory of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        write_tsv(folder / "text")
+        losses = {"version": 1, "losses": dict.fromkeys(("tur", "por", "aze", "glg"), 4.0)}
+        (folder / "benchmark.json").write_text(json.dumps(losses))
+        self._recipe, self._folder = folder / "recipe.yaml", folder
+        paths = {"work": folder / "work", "text": folder / "text", "benchmark": folder / "benchmark.json"}
+        self._recipe.write_text(RECIPE.format(**paths))
+        self.forks = Forks(folder)
+
+    def folder(self, name: str) -> Path:
+        return self._folder / "work" / "runs" / name
+
+    def train(self, name: str, *overrides: str, fault: str = "") -> Finished:
+        self.start(name, *overrides, fault=fault)
+        return self.forks.finish()
+
+    def start(self, name: str, *overrides: str, fault: str = "") -> int:
+        return self.forks.start("train", str(self._recipe), f"name={name}", *overrides, CCLM_FAULT_AT=fault)
+
+    def copy(self, name: str, other: str) -> None:
+        """Another run of the same state."""
+        shutil.copytree(self.folder(name), self.folder(other))
+        path = self.folder(other) / "made_from.json"
+        content = json.loads(path.read_text())
+        content["recipe"]["name"] = other
+        path.write_text(json.dumps(content))
+
+    def result(self, name: str) -> dict[str, bytes]:
+        """Everything that must be equal to the byte; the name of the run stands in none of it."""
+        run = self.folder(name)
+        latest = run / "checkpoints" / (run / "checkpoints" / "latest").read_text().strip()
+        found = {file: (latest / file).read_bytes() for file in COMPARED}
+        return found | {"log": (run / "log.jsonl").read_bytes(), "best": (run / "checkpoints" / "best").read_bytes()}
+
+
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small recipe whose data is prepared; each test trains into a work folder of its own."""
-    folder = tmp_path_factory.mktemp("exact")
-    write_tsv(folder / "text")
-    losses = {"version": 1, "losses": dict.fromkeys(("tur", "por", "aze", "glg"), 4.0)}
-    (folder / "benchmark.json").write_text(json.dumps(losses))
-    path = folder / "recipe.yaml"
-    path.write_text(RECIPE.format(work=folder / "work", text=folder / "text", benchmark=folder / "benchmark.json"))
-    finished = train(path, "whole")
-    assert finished.returncode == 0, finished.stderr
-    return path
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """Trainings, of which one has gone through without a stop: `whole`."""
+    made = Runs(tmp_path_factory.mktemp("exact"))
+    finished = made.train("whole")
+    assert finished.code == 0, finished.output
+    yield made
+    made.forks.close()
 
 
-def command(recipe: Path, name: str, *overrides: str) -> list[str]:
-    return [sys.executable, "-m", "cclm", "train", str(recipe), f"name={name}", *overrides]
+def test_two_runs_are_equal_to_the_byte(runs: Runs) -> None:
+    assert runs.train("again").code == 0
+    assert runs.result("again") == runs.result("whole")
 
 
-def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", **more}
-
-
-def train(recipe: Path, name: str, *overrides: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(recipe, name, *overrides), capture_output=True, text=True, check=False, env=environment(**more)
-    )
-
-
-def result(recipe: Path, name: str) -> dict[str, bytes]:
-    """Everything that must be equal to the byte; the name of the run stands in none of it."""
-    run = recipe.parent / "work" / "runs" / name
-    latest = run / "checkpoints" / (run / "checkpoints" / "latest").read_text().strip()
-    found = {file: (latest / file).read_bytes() for file in COMPARED}
-    return found | {"log": (run / "log.jsonl").read_bytes(), "best": (run / "checkpoints" / "best").read_bytes()}
-
-
-def test_two_runs_are_equal_to_the_byte(recipe: Path) -> None:
-    assert train(recipe, "again").returncode == 0
-    assert result(recipe, "again") == result(recipe, "whole")
-
-
-def test_the_log_has_every_kind_of_event(recipe: Path) -> None:
-    lines = (recipe.parent / "work" / "runs" / "whole" / "log.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
+def test_the_log_has_every_kind_of_event(runs: Runs) -> None:
+    events = [json.loads(line) for line in runs.result("whole")["log"].splitlines()]
     assert {event["event"] for event in events} >= {"train", "probe", "validation", "admitted", "saved", "stopped"}
     admitted = [event for event in events if event["event"] == "admitted"]
     assert {event["language"] for event in admitted} == {"aze", "glg"}
@@ -78,76 +102,139 @@ def test_the_log_has_every_kind_of_event(recipe: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["save:after_model", "save:before_rename", "save:after_rename"])
-def test_killed_inside_a_save_it_goes_on_to_the_same_bytes(recipe: Path, place: str) -> None:
-    name = place.replace(":", "-")
-    killed = train(recipe, name, CCLM_FAULT_AT=place)
-    assert killed.returncode == 9
-    assert train(recipe, name).returncode == 0
-    assert result(recipe, name) == result(recipe, "whole")
-    leftovers = list((recipe.parent / "work" / "runs" / name / "checkpoints").glob(".tmp-*"))
-    assert leftovers == []
+def test_killed_at_every_place_in_turn_it_goes_on_to_the_same_bytes(runs: Runs) -> None:
+    for place in PLACES:
+        assert runs.train("tour", fault=f"{place},1,SIGKILL").code == -signal.SIGKILL, place
+    assert runs.train("tour").code == 0
+    assert runs.result("tour") == runs.result("whole")
+    assert list((runs.folder("tour") / "checkpoints").glob(".*")) == []
+    assert {path.name for path in runs.folder("tour").iterdir()} == {
+        path.name for path in runs.folder("whole").iterdir()
+    }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("moment", [0.2, 0.7])
-def test_stopped_at_any_moment_it_goes_on_to_the_same_bytes(
-    recipe: Path, number: signal.Signals, moment: float
-) -> None:
-    name = f"{number.name}-{moment}"
-    log = recipe.parent / "work" / "runs" / name / "log.jsonl"
-    whole = len(result(recipe, "whole")["log"])
-    with subprocess.Popen(
-        command(recipe, name), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment()
-    ) as process:
-        while process.poll() is None and (not log.exists() or log.stat().st_size < moment * whole):
-            time.sleep(0.002)
-        process.send_signal(number)
-        _, stderr = process.communicate(timeout=60)
-    expected = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[number]
-    assert process.returncode in (expected, 0)  # 0: it had finished first
-    assert "Traceback" not in stderr
-    assert train(recipe, name).returncode == 0
-    assert result(recipe, name) == result(recipe, "whole")
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "begin:described"])
+def test_killed_on_its_last_steps_it_goes_on_to_the_same_bytes(runs: Runs, place: str) -> None:
+    """Nothing comes after these that would mend what a kill has left undone."""
+    name = f"last-{place.replace(':', '-')}"
+    runs.copy("whole", name)
+    shutil.rmtree(runs.folder(name) / "checkpoints" / "step-00000060")
+    (runs.folder(name) / "checkpoints" / "best").write_text("step-00000048\n")
+    assert runs.train(name, fault=f"{place},1,SIGKILL").code == -signal.SIGKILL
+    assert runs.train(name).code == 0
+    assert runs.result(name) == runs.result("whole")
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_that_is_said(recipe: Path) -> None:
-    assert train(recipe, "damaged").returncode == 0
-    checkpoints = recipe.parent / "work" / "runs" / "damaged" / "checkpoints"
-    newest = sorted(checkpoints.glob("step-*"))[-1] / "model.safetensors"
+@pytest.mark.slow
+def test_killed_twenty_times_it_goes_on_to_the_same_bytes(runs: Runs) -> None:
+    """One run, killed at twenty moments that nobody chose: wherever it has got to, or before, at a place of ours."""
+    seed = random.SystemRandom().randrange(10**6)
+    chance = random.Random(seed)
+    whole = runs.result("whole")
+    moments = sorted(chance.uniform(0, 0.9) * len(whole["log"]) for _ in range(KILLS))
+    places = [*PLACES, "probe", "validation"]
+    faults = [
+        f"{chance.choice(places)},{chance.randint(1, 3)},SIGKILL" if chance.random() < 0.5 else "" for _ in moments
+    ]
+    told = f"moments {[round(moment) for moment in moments]}, faults {faults}: random.Random({seed})"
+    for moment, fault in zip(moments, faults, strict=True):
+        pid = runs.start("chain", fault=fault)
+        _wait_for(runs.folder("chain") / "log.jsonl", moment, pid)
+        send(pid, signal.SIGKILL)
+        ended = runs.forks.finish()
+        assert ended.code == -signal.SIGKILL, f"{told}: {ended.output}"
+    finished = runs.train("chain")
+    assert finished.code == 0, f"{told}: {finished.output}"
+    assert runs.result("chain") == whole, told
+
+
+def _wait_for(log: Path, length: float, pid: int) -> None:
+    """Returns when the log has grown so long, or nobody is there to write it."""
+    while Path(f"/proc/{pid}").exists() and (not log.exists() or log.stat().st_size < length):
+        time.sleep(0.002)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "moment"),
+    [
+        ("SIGTERM", "probe,2"),
+        ("SIGINT", "probe,2"),
+        ("SIGTERM", "validation,3"),
+        ("SIGINT", "validation,3"),
+        ("SIGTERM", "bleu,6"),
+        ("SIGTERM", "save:before_rename,2"),
+    ],
+)
+def test_told_to_stop_it_saves_and_goes_on_to_the_same_bytes(runs: Runs, name: str, moment: str) -> None:
+    whole, settings = "whole", []  # type: tuple[str, list[str]]
+    if moment.startswith("bleu"):  # of the second language in the second validation
+        whole, settings = "whole-bleu", ["training.select_on=bleu", "training.max_steps=24"]
+        if not runs.folder(whole).exists():
+            assert runs.train(whole, *settings).code == 0
+    run = f"{name}-{moment[:4]}"
+    stopped = runs.train(run, *settings, fault=f"{moment},{name}")
+    assert stopped.code == {"SIGTERM": 143, "SIGINT": 130}[name], stopped.output
+    assert "interrupted; the same command goes on from here" in stopped.output
+    assert "Traceback" not in stopped.output
+    progress = json.loads(_newest(runs.folder(run) / "checkpoints", "progress.json").read_text())
+    waiting = {"probe": "probe", "validation": "validate", "bleu": "validate"}.get(moment.split(",")[0])
+    assert waiting is None or progress["due"][0] == waiting  # it was in the middle of that
+    assert runs.train(run, *settings).code == 0
+    assert runs.result(run) == runs.result(whole)
+
+
+def _newest(checkpoints: Path, file: str) -> Path:
+    return sorted(checkpoints.glob("step-*"))[-1] / file
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_it_at_once(runs: Runs) -> None:
+    pid = runs.start("twice")
+    _wait_for(runs.folder("twice") / "log.jsonl", 1, pid)
+    send(pid, signal.SIGSTOP)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+        send(pid, number)
+    ended = runs.forks.finish()
+    assert ended.code == 143
+    assert "interrupted" not in ended.output  # it had no time for that, nor for a save
+    assert runs.train("twice").code == 0
+    assert runs.result("twice") == runs.result("whole")
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_that_is_said(runs: Runs) -> None:
+    runs.copy("whole", "damaged")
+    newest = _newest(runs.folder("damaged") / "checkpoints", "model.safetensors")
     content = bytearray(newest.read_bytes())
     content[-5] ^= 1
     newest.write_bytes(content)
-    again = train(recipe, "damaged")
-    assert again.returncode == 0
-    assert "model.safetensors is damaged (checksum); falling back to the one before" in again.stdout + again.stderr
-    assert result(recipe, "damaged") == result(recipe, "whole")
+    again = runs.train("damaged")
+    assert again.code == 0
+    assert "model.safetensors is damaged (checksum); falling back to the one before" in again.output
+    assert runs.result("damaged") == runs.result("whole")
 
 
-def test_a_changed_setting_is_refused_with_the_difference(recipe: Path) -> None:
-    refused = train(recipe, "whole", "training.learning_rate=0.02")
-    assert refused.returncode == 1
-    assert "was begun with other settings" in refused.stderr
-    assert "recipe.training.learning_rate: 0.01 -> 0.02" in refused.stderr
+def test_a_changed_setting_is_refused_with_the_difference(runs: Runs) -> None:
+    refused = runs.train("whole", "training.learning_rate=0.02")
+    assert refused.code == 1
+    assert "was begun with other settings" in refused.output
+    assert "recipe.training.learning_rate: 0.01 -> 0.02" in refused.output
 
 
-def test_more_steps_may_be_asked_for(recipe: Path) -> None:
-    assert train(recipe, "longer", "training.max_steps=24").returncode == 0
-    assert train(recipe, "longer").returncode == 0
-    longer = result(recipe, "longer")
-    assert longer["model.safetensors"] == result(recipe, "whole")["model.safetensors"]
+def test_more_steps_may_be_asked_for(runs: Runs) -> None:
+    assert runs.train("longer", "training.max_steps=24").code == 0
+    assert runs.train("longer").code == 0
+    assert runs.result("longer")["model.safetensors"] == runs.result("whole")["model.safetensors"]
 
 
-def test_a_run_has_one_owner(recipe: Path) -> None:
-    run = recipe.parent / "work" / "runs" / "owned"
+def test_a_run_has_one_owner(runs: Runs) -> None:
+    run = runs.folder("owned")
     run.mkdir(parents=True)
-    import socket
-
     (run / "lock").write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
-    refused = train(recipe, "owned")
-    assert refused.returncode == 1
-    assert f"belongs to process {os.getpid()}" in refused.stderr
+    refused = runs.train("owned")
+    assert refused.code == 1
+    assert f"belongs to process {os.getpid()}" in refused.output
     (run / "lock").write_text(json.dumps({"pid": 2**22 + 1, "host": socket.gethostname()}))
-    assert train(recipe, "owned").returncode == 0
+    assert runs.train("owned", "training.max_steps=1").code == 0
     assert not (run / "lock").exists()

@@ -187,7 +187,7 @@ def test_a_place_that_cannot_be_written_to_leaves_the_old_checkpoint_alone(tmp_p
 def test_a_log_goes_on_from_a_known_length(tmp_path: Path) -> None:
     log = Log(tmp_path / "log.jsonl")
     log.write("train", 1, loss=2.0)
-    kept = log.length
+    kept = log.sync()
     log.write("train", 2, loss=1.0)
     log.close()
     again = Log(tmp_path / "log.jsonl", kept)

@@ -187,8 +187,10 @@ def test_when_a_rank_dies_the_others_end_and_the_run_goes_on_to_the_same_bytes(r
     assert code == 1
     assert "cclm: rank 0: another rank is gone or does not answer" in said
     train = [*PYTHON, "cclm", "train", str(recipe), "name=dying", SHARED]
-    first, second = by_hand([train, train], CCLM_FAULT_AT="save:before_rename")  # now the first, while it saves
-    assert ended(first)[0] == 9
+    first, second = by_hand(
+        [train, train], CCLM_FAULT_AT="save:before_rename,1,SIGKILL"
+    )  # now the first, while it saves
+    assert ended(first)[0] == -signal.SIGKILL
     code, said = ended(second, within=60)
     assert code == 1
     assert "cclm: rank 1: another rank is gone or does not answer" in said

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cclm.training.errors import TrainingError
+from cclm.training.faults import fault
 from cclm.training.manifest import damage, name_of, sync, write_json, write_manifest
 from cclm.whole import write_whole
 
@@ -40,56 +41,51 @@ def save(folder: Path, checkpoint: Checkpoint, *, step: int, best: int | None) -
     staging, final = folder / f".tmp-{step}-{os.getpid()}", folder / name_of(step)
     staging.mkdir()
     try:
+        fault("save:begun")
         save_file(checkpoint.model, staging / "model.safetensors")
         fault("save:after_model")
         save_file(checkpoint.optimizer, staging / "optimizer.safetensors")
         write_json(staging / "curriculum.json", checkpoint.curriculum)
         write_json(staging / "progress.json", checkpoint.progress)
+        fault("save:before_manifest")
         write_manifest(staging)
         fault("save:before_rename")
         if final.exists():
             shutil.rmtree(final)
+        fault("save:nothing_there")
         staging.rename(final)
         sync(folder)
         fault("save:after_rename")
+        _point(folder, final.name, best)
     except OSError as error:
         shutil.rmtree(staging, ignore_errors=True)
         raise TrainingError(f"{final}: could not be saved: {error.strerror or error}") from None
-    point(folder, "latest", final.name)
-    if best is not None:
-        point(folder, "best", name_of(best))
+    fault("save:before_prune")
     _prune(folder, keep={final.name} | ({name_of(best)} if best is not None else set()))
     return final
 
 
-def fault(place: str) -> None:
-    """Ends the process at this place if the environment asks for it: so the tests kill a save anywhere."""
-    if os.environ.get("CCLM_FAULT_AT") == place:
-        os._exit(9)
-
-
-def point(folder: Path, label: str, name: str) -> None:
-    """Lets `latest` or `best` name a checkpoint, in one step."""
-    write_whole(folder / label, name + "\n")
+def _point(folder: Path, latest: str, best: int | None) -> None:
+    """Lets `latest` and `best` name their checkpoints."""
+    write_whole(folder / "latest", latest + "\n")
+    fault("save:after_latest")
+    if best is not None and (folder / name_of(best)).exists():
+        write_whole(folder / "best", name_of(best) + "\n")
 
 
 def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | None:
-    """The newest checkpoint that verifies; damaged ones are passed over, and that is said. None where there is none."""
+    """The newest checkpoint that verifies; damaged ones are passed over, and that is said. None where there is none.
+
+    It sets `latest` and `best` right, too: whoever saved may have been killed before that.
+    """
     for path in sorted(folder.glob("step-*"), reverse=True):
         problem = damage(path)
         if problem is None:
             found = load(path)
-            _point_again(folder, path.name, found.progress.get("selected_step"))
+            _point(folder, path.name, found.progress.get("selected_step"))
             return found
         warn(f"{path}: {problem}; falling back to the one before")
     return None
-
-
-def _point_again(folder: Path, latest: str, best: int | None) -> None:
-    """Mends what a kill between the rename of a checkpoint and its naming has left undone."""
-    for label, name in (("latest", latest), ("best", name_of(best) if best is not None else None)):
-        if name is not None and (folder / name).exists():
-            point(folder, label, name)
 
 
 def load(path: Path) -> Checkpoint:

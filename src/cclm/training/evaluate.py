@@ -13,6 +13,7 @@ from cclm.data.batches import Batch, Batches
 from cclm.model.loss import losses
 from cclm.model.transformer import Transformer
 from cclm.training.device import Device
+from cclm.training.faults import fault
 from cclm.training.ranks import ALONE, Ranks
 
 
@@ -64,11 +65,12 @@ class Evaluator:
                 name: batches.in_batches(self._drawn(name, step, sample, batches.sentences))
                 for name, batches in self._dev.items()
             },
+            "probe",
         )
 
     def validate(self, model: Transformer) -> dict[str, DevLoss]:
         """The losses on the whole dev sets, with their BLEU where it is asked for."""
-        found = self._losses(model, {name: batches.in_order() for name, batches in self._dev.items()})
+        found = self._losses(model, {name: batches.in_order() for name, batches in self._dev.items()}, "validation")
         scores = self._scores(model)
         return {name: replace(loss, bleu=scores.get(name)) for name, loss in found.items()}
 
@@ -87,6 +89,7 @@ class Evaluator:
         return told
 
     def _busy(self) -> None:
+        fault("bleu")
         self._ranks.largest(1)
         self._poll()
 
@@ -95,12 +98,13 @@ class Evaluator:
         return np.sort(shuffled_many(positions, size, key(self._seed, "probe", step, name)))
 
     @torch.no_grad()
-    def _losses(self, model: Transformer, dev: dict[str, Iterable[Batch]]) -> dict[str, DevLoss]:
+    def _losses(self, model: Transformer, dev: dict[str, Iterable[Batch]], place: str) -> dict[str, DevLoss]:
         model.eval()
         names: list[str] = []
         rows: list[tuple[float, float, int]] = []
         for name, batch in ((name, batch) for name, batches in dev.items() for batch in batches):
             number = len(rows)
+            fault(place)
             if number % self._ranks.world == 0:
                 self._poll()  # every rank is here once a round
             names.append(name)

@@ -70,7 +70,7 @@ def is_alive(pid: int) -> bool:
 
 
 class Log:
-    """Lines of JSON, appended and synced by the caller's save; cut back to a known length when a run goes on.
+    """Lines of JSON, appended; cut back to a known length when a run goes on.
 
     Without a path nothing is kept: of several ranks one writes.
     """
@@ -79,6 +79,7 @@ class Log:
         self.follower: Callable[[str, int, dict[str, Any]], object] = lambda event, step, facts: None
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
+        self._kept = path is not None
         self._file = (path or Path(os.devnull)).open("ab")
         if path:
             self._file.truncate(length)
@@ -92,9 +93,10 @@ class Log:
         self._file.flush()
         self.follower(event, step, facts)
 
-    @property
-    def length(self) -> int:
-        """Bytes so far."""
+    def sync(self) -> int:
+        """Sees to it that all is on disk, and gives the bytes so far."""
+        if self._kept:
+            os.fsync(self._file.fileno())
         return self._file.tell()
 
     def close(self) -> None:

@@ -22,6 +22,7 @@ from cclm.training import checkpoint as checkpoints
 from cclm.training.device import Device, device_of, keep_freed_memory
 from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Bleu, Evaluator
+from cclm.training.faults import fault
 from cclm.training.made_from import made_from, refuse_changes, write_config
 from cclm.training.manifest import name_of
 from cclm.training.progress import Progress
@@ -245,8 +246,9 @@ def _check_same(
         return
     refuse_changes(folder, now)
     write_config(folder, recipe)
+    fault("begin:described")
     write_whole(folder / "environment.json", json.dumps(_environment(prepared, ranks), indent=1) + "\n")
-    if not (folder / "made_from.json").exists():
+    if not (folder / "made_from.json").exists():  # last: where it is, the others are
         write_whole(folder / "made_from.json", json.dumps(now, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -19,6 +19,7 @@ from cclm.training import checkpoint as checkpoints
 from cclm.training.device import GROWTH, Device
 from cclm.training.errors import TrainingError
 from cclm.training.evaluate import DevLoss, Evaluator, tensors
+from cclm.training.faults import fault
 from cclm.training.progress import ALL_STEPS, Progress
 from cclm.training.ranks import Ranks
 from cclm.training.run_directory import Log
@@ -190,6 +191,7 @@ class Trainer:
         curriculum, progress = self._.curriculum, self.progress
         with self._telling.timed("probe"):
             found = self._.evaluator.probe(self._.model, step, self._.recipe.curriculum.dev_sample)
+        fault("probe:measured")
         signals: dict[str, Any] = {}
         if "train_loss" in curriculum.needs:
             signals["train_loss"] = {
@@ -200,6 +202,7 @@ class Trainer:
         told = curriculum.explain()
         names = ("dev_loss", "competence", "hrls_competence", "weights", "admitted")
         self._log.write("probe", step, **{name: told[name] for name in names})
+        fault("probe:logged")
         self._telling.probed(step, told, progress)
         self._welcome(step, new)
 
@@ -218,8 +221,10 @@ class Trainer:
         """Whole dev sets: which checkpoint is the best so far, and whether it is time to stop."""
         with self._telling.timed("validation"):
             found = self._.evaluator.validate(self._.model)
+        fault("validation:measured")
         facts = validated(found, self._.dev_sizes)
         self._log.write("validation", step, **facts)
+        fault("validation:logged")
         self._telling.validated(step, facts)
         self._select(step, found)
         self._consider_stopping(step, found)
@@ -261,7 +266,7 @@ class Trainer:
         """Writes a checkpoint. One that a signal asked for is no fact of the training and not in its log."""
         if logged:
             self._log.write("saved", self.progress.step)
-        self.progress.log_bytes = self._log.length
+        self.progress.log_bytes = self._log.sync()
         if self._.ranks.first:
             checkpoints.save(
                 self._folder / "checkpoints",

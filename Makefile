@@ -38,9 +38,10 @@ $(CORE)/core.stamp: pyproject.toml constraints.txt
 demo: $(VENV)/base.stamp
 	$(BIN)/cclm simulate related
 
-# What the tests need and no Python package brings: SentencePiece's own command line, a browser for the report.
+# What the tests need and no Python package brings: SentencePiece's own command line, a browser for the report, and
+# network namespaces for two machines.
 system:
-	@for need in spm_encode:sentencepiece chromium:chromium; do \
+	@for need in spm_encode:sentencepiece chromium:chromium ip:iproute2; do \
 	  command -v $${need%%:*} > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && \
 	    apt-get install -y -qq $${need##*:} > /dev/null; } || \

@@ -14,25 +14,19 @@ The peers live in environments of their own under work/peers, made on first use 
 """
 
 import argparse
-import os
-import platform
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "speed"))
 
+from machine import machine, others  # noqa: E402
 from peers import PEERS, NoPeer, python_of  # noqa: E402
-from windows import Failed, System, Window, spread  # noqa: E402
+from windows import Failed, System, Window, running, say, spread  # noqa: E402
 from workload import SIZES, flops_a_target_token, prepared_folder  # noqa: E402
 
-THREADS = 2
 WARM_UP = 5
 ALIGN_OURS = 5
 """Updates between two probes of ours: its windows hold whole rounds."""
@@ -65,7 +59,8 @@ def main() -> None:
             for peer in options.against:
                 if precision in PRECISIONS[peer]:
                     found.append(compare(size, precision, peer, prepared, options))
-    print(f"\n{machine()}; {others(found)}\n\n{table(found, options.work)}")
+    windows = [window for each in found for window in (*each.ours, *each.theirs)]
+    print(f"\n{machine()}; {others(windows)}\n\n{table(found, options.work)}")
 
 
 def arguments() -> argparse.Namespace:
@@ -93,7 +88,7 @@ def compare(size: str, precision: str, peer: str, prepared: Path, options: argpa
             system(name, size, precision, prepared, folder, python.get(name, Path(sys.executable)))
             for name in ("ours", peer, "limit")
         )
-        with running(ours, theirs, limit):
+        with running(WARM_UP, ours, theirs, limit):
             for number in range(options.pairs):
                 found.limit.append(limit.window(min(LIMIT_SECONDS, options.seconds)))
                 found.ours.append(ours.window(options.seconds))
@@ -114,50 +109,7 @@ def system(name: str, size: str, precision: str, prepared: Path, folder: Path, p
     """A system by name, not yet started."""
     told, script = folder / f"{name}.events", HERE / "speed" / f"run_{name}.py"
     command = [python, script, prepared, size, precision, folder / name, told]
-    return System(
-        name,
-        [str(part) for part in command],
-        told,
-        align=ALIGN_OURS if name == "ours" else 1,
-        environment={"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)},
-    )
-
-
-@contextmanager
-def running(*systems: System) -> Iterator[None]:
-    """Starts the systems one after the other; ends them all."""
-    try:
-        for each in systems:
-            each.start(WARM_UP)
-        yield
-    finally:
-        for each in systems:
-            each.end()
-
-
-def machine() -> str:
-    """When and where: the line above the table."""
-    model = next((line.split(":")[1].strip() for line in cpu_lines() if line.startswith("model name")), "CPU")
-    known = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in cpu_flags()]
-    return (
-        f"{date.today()}, {model} ({os.cpu_count()} cores; {', '.join(known)}), Python {platform.python_version()},"
-        f" torch {version('torch')}, {THREADS} threads"
-    )
-
-
-def others(found: list[Found]) -> str:
-    """How quiet the machine was."""
-    shares = [window.others for each in found for window in (*each.ours, *each.theirs)] or [0.0]
-    return f"other processes used {spread(shares)[0]:.0%} of the cores (at most {max(shares):.0%} in a window)"
-
-
-def cpu_lines() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def cpu_flags() -> set[str]:
-    return {flag for line in cpu_lines() if line.startswith("flags") for flag in line.split(":")[1].split()}
+    return System(name, [str(part) for part in command], told, align=ALIGN_OURS if name == "ours" else 1)
 
 
 def table(found: list[Found], work: Path) -> str:
@@ -192,10 +144,6 @@ def row(found: Found, work: Path) -> str:
 def mean_step(windows: list[Window]) -> float:
     """Real target tokens of an update."""
     return sum(window.tokens for window in windows) / sum(window.updates for window in windows)
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

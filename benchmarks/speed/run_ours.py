@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from events import Events, counting
-from workload import HRLS, LRLS, PIVOT, SIZES, Size
+from workload import PIVOT, SIZES, Size
 
 from cclm.config import check
 from cclm.curriculum import LanguageGraph
@@ -26,15 +26,10 @@ LEAST_LOSS = 13.0
 
 
 def recipe_of(
-    size: Size,
-    precision: str,
-    work: Path,
-    *,
-    budget: int,
-    hrls: tuple[str, ...] = HRLS,
-    lrls: tuple[str, ...] = LRLS,
+    size: Size, precision: str, work: Path, *, languages: tuple[str, ...], budget: int, every: int = EVERY
 ) -> Recipe:
-    """The recipe of the work."""
+    """The recipe of the work; the first half of the languages are HRLs."""
+    hrls, lrls = languages[: len(languages) // 2], languages[len(languages) // 2 :]
     content: dict[str, Any] = {
         "version": 1,
         "name": "speed",
@@ -47,7 +42,7 @@ def recipe_of(
         },
         "curriculum": {
             "gate": {"name": "competence", "threshold": 0.5}, "sampler": {"name": "inverse-competence"},
-            "every": EVERY, "dev_sample": SAMPLE,
+            "every": every, "dev_sample": SAMPLE,
         },
         "training": {
             "batch_tokens": budget, "accumulate": 1, "label_smoothing": 0.1, "clip": 1.0,
@@ -80,15 +75,20 @@ def graph_of(recipe: Recipe) -> LanguageGraph:
     return LanguageGraph(hrls, lrls, {lrl: dict.fromkeys(hrls, 0.5) for lrl in lrls})
 
 
+def begin(recipe: Recipe, prepared: Prepared) -> None:
+    """Trains until the process is killed."""
+    losses = dict.fromkeys(recipe.data.languages, LEAST_LOSS)
+    train(recipe, prepared, graph_of(recipe), losses, Path(recipe.work) / "runs" / recipe.name)
+
+
 def main(folder: str, name: str, precision: str, work: str, told: str) -> None:
     """Trains until it is killed."""
     events = Events(Path(told))
     counting(events, Batches, "batch", lambda arguments, batch: batch.target_tokens)
     events.tell_updates()
     prepared = Prepared.open(Path(folder))
-    recipe = recipe_of(SIZES[name], precision, Path(work), budget=budget_for(prepared, SIZES[name].step_tokens))
-    losses = dict.fromkeys(recipe.data.languages, LEAST_LOSS)
-    train(recipe, prepared, graph_of(recipe), losses, Path(work) / "runs" / "speed")
+    budget = budget_for(prepared, SIZES[name].step_tokens)
+    begin(recipe_of(SIZES[name], precision, Path(work), languages=prepared.languages, budget=budget), prepared)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,14 @@ import os
 import signal
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+THREADS = 2
 LOOK = 0.02
 """Seconds between two looks at what a system tells."""
 PATIENCE = 300.0
@@ -63,16 +66,10 @@ class System:
     """A system under measurement. `align` updates belong together: windows hold a multiple of them."""
 
     def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        told: Path,
-        *,
-        align: int = 1,
-        environment: dict[str, str] | None = None,
+        self, name: str, command: Sequence[str], told: Path, *, align: int = 1, threads: int = THREADS
     ) -> None:
         self.name, self._command, self._told, self._align = name, list(command), told, align
-        self._environment = environment or {}
+        self._threads = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self._process: subprocess.Popen[bytes] | None = None
         self._times: list[float] = []
         self._tokens: list[float] = []
@@ -87,7 +84,7 @@ class System:
                 self._command,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self._environment},
+                env={**os.environ, **self._threads},
                 start_new_session=True,
             )
         self._clock = Pauses(time.monotonic())
@@ -111,7 +108,17 @@ class System:
     def peak_memory(self) -> int:
         """Bytes: the most that was ever resident of the process, and of its children."""
         assert self._process
-        return sum(_peak(pid) for pid in processes(self._process.pid))
+        return sum(_status(pid, "VmHWM") for pid in processes(self._process.pid))
+
+    def own_memory(self) -> int:
+        """Bytes that are resident now and belong to no file."""
+        assert self._process
+        return sum(_status(pid, "RssAnon") for pid in processes(self._process.pid))
+
+    @property
+    def first_update(self) -> float:
+        """When the first update was done."""
+        return self._times[0]
 
     def end(self) -> None:
         """Ends the process and its children."""
@@ -171,6 +178,18 @@ class System:
         os.killpg(self._process.pid, number)
 
 
+@contextmanager
+def running(updates: int, *systems: System) -> Iterator[None]:
+    """Starts the systems one after the other and lets each warm up; ends them all."""
+    try:
+        for each in systems:
+            each.start(updates)
+        yield
+    finally:
+        for each in systems:
+            each.end()
+
+
 def processes(root: int) -> Iterator[int]:
     """A process and all its descendants."""
     yield root
@@ -182,12 +201,12 @@ def processes(root: int) -> Iterator[int]:
         yield from processes(int(child))
 
 
-def _peak(pid: int) -> int:
+def _status(pid: int, what: str) -> int:
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{what}:")), 0)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -208,3 +227,8 @@ def busy_seconds() -> float:
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
     """Median, least and greatest."""
     return statistics.median(values), min(values), max(values)
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    print(line, file=sys.stderr, flush=True)

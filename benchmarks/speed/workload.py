@@ -48,6 +48,7 @@ SIZES = {
     "SMALL": Size(3, 256, 1024, 4, 8_000, 8_000, True, 4096),
     "PAPER": Size(6, 512, 1024, 4, 64_000, 8_000, False, 2048),
     "TINY": Size(1, 32, 64, 2, 500, 500, True, 1024),  # to see that everything runs
+    "GROWTH": Size(1, 64, 128, 2, 4_000, 4_000, True, 4096),  # so small that what surrounds the model shows
 }
 HRLS, LRLS = ("tur", "rus", "por", "ces"), ("aze", "bel", "glg", "slk")
 TRAIN = dict.fromkeys(HRLS, 6_000) | dict.fromkeys(LRLS, 1_500)

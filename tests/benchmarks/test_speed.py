@@ -1,0 +1,175 @@
+"""What is pure in the benchmarks of speed: the work, its cost, the clock, and windows on a system that is known."""
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from cclm.data.batches import Batches, Direction
+from cclm.data.prepared import Prepared
+from cclm.model import Shape, Transformer
+
+SPEED = str(Path(__file__).parents[2] / "benchmarks" / "speed")
+sys.path.insert(0, SPEED)
+
+import decoding  # noqa: E402
+import plot  # noqa: E402
+import workload  # noqa: E402
+from machine import machine, others  # noqa: E402
+from windows import Failed, Pauses, System, Window, running, spread  # noqa: E402
+
+
+@pytest.mark.slow
+def test_the_cost_of_a_pair_is_what_torch_counts_in_a_forward_pass_of_our_model_three_times() -> None:
+    size = workload.Size(2, 32, 48, 2, 70, 60, False, 0)
+    model = Transformer(Shape(70, 60, 2, 2, 32, 48, 0.0, 0.0, 0.0), 1)
+    with FlopCounterMode(display=False) as counted:
+        model(torch.full((1, 7), 5), torch.full((1, 9), 5))
+    assert size.flops(7, 9) == 3 * counted.get_total_flops()
+
+
+def test_lengths_have_the_mean_and_the_limit_that_were_asked_for() -> None:
+    lengths = workload.draw_lengths(np.random.default_rng(1), 20_000, 25, 98).reshape(-1, 2)
+    assert lengths.mean(axis=0) == pytest.approx([25, 25], rel=0.03)
+    assert lengths.min() >= 1
+    assert lengths.max() == 98
+    assert np.corrcoef(lengths.T)[0, 1] > 0.9
+
+
+@pytest.fixture(params=[True, False], ids=["joint", "apart"])
+def vocabularies(request: pytest.FixtureRequest) -> workload.Vocabularies:
+    return workload.Vocabularies(("aze", "tur"), 100 if request.param else 200, 100, request.param)
+
+
+def test_prepared_pairs_are_read_by_the_trainer(vocabularies: workload.Vocabularies, tmp_path: Path) -> None:
+    workload.write_prepared(tmp_path, {"tur": 300, "aze": 100}, vocabularies, dev=20)
+    prepared = Prepared.open(tmp_path)
+    assert prepared.sizes == {"tur": {"train": 300, "dev": 20}, "aze": {"train": 100, "dev": 20}}
+    assert (len(prepared.other), len(prepared.pivot)) == (vocabularies.other, vocabularies.pivot)
+    batches = Batches(prepared.corpus("tur", "train"), Direction(True), language="tur", seed=1, budget=500)
+    seen = [batches.batch(i) for i in range(len(batches))]
+    assert sum(len(batch.indices) for batch in seen) == 300
+    first = vocabularies.first
+    for batch in seen:
+        ids = batch.source[batch.source >= first]
+        assert ids.max() < vocabularies.other
+        assert batch.target_output.max() < vocabularies.pivot
+
+
+def test_languages_apart_use_ids_of_their_own(tmp_path: Path) -> None:
+    vocabularies = workload.Vocabularies(("aze", "tur"), 207, 100, False)
+    workload.write_prepared(tmp_path, {"tur": 50, "aze": 50}, vocabularies, dev=5)
+    prepared = Prepared.open(tmp_path)
+    used = {
+        lang: {int(i) for n in range(50) for i in prepared.corpus(lang, "train").pair(n)[0]} for lang in ("aze", "tur")
+    }
+    assert min(used["aze"]) >= 7
+    assert max(used["aze"]) < 107 <= min(used["tur"])
+
+
+def test_the_text_says_the_same_as_the_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "TRAIN", dict.fromkeys(workload.TRAIN, 20))
+    prepared = workload.prepared_folder(tmp_path, "TINY")
+    folder = workload.text_folder(prepared, "TINY")
+    pairs = workload.pairs_of(prepared, "train")
+    sources = (folder / "train.src").read_text().splitlines()
+    assert len(sources) == len(pairs) == 160
+    assert [int(word[1:]) for word in sources[7].split()] == pairs[7][0].tolist()
+    words = (folder / "trg.words").read_text().splitlines()
+    assert len(words) == workload.SIZES["TINY"].target_symbols - 4
+    assert {word for line in (folder / "train.trg").read_text().splitlines() for word in line.split()} <= set(words)
+
+
+def test_the_clock_stands_still_while_a_system_is_stopped() -> None:
+    clock = Pauses(10.0)
+    clock.stop(14.0)
+    clock.resume(20.0)
+    assert clock.ran(12.0) == 2.0
+    assert clock.ran(17.0) == 4.0
+    assert clock.ran(23.0) == 7.0
+
+
+# A system that does 50 tokens every 10 ms, or fails.
+PROGRAM = f"""
+import sys, time
+sys.path.insert(0, {SPEED!r})
+from pathlib import Path
+from events import Events
+events = Events(Path(sys.argv[1]))
+for update in range(int(sys.argv[2])):
+    time.sleep(0.01)
+    events.tokens += 50
+    events.tell()
+print("out of text")
+sys.exit(3)
+"""
+
+
+def known(tmp_path: Path, updates: int, align: int = 1) -> System:
+    told = tmp_path / "known.events"
+    return System("known", [sys.executable, "-c", PROGRAM, str(told), str(updates)], told, align=align)
+
+
+@pytest.mark.slow
+def test_a_window_counts_only_the_time_in_which_the_system_runs(tmp_path: Path) -> None:
+    system = known(tmp_path, 10_000, align=4)
+    with running(8, system):
+        windows = []
+        for _ in range(2):
+            time.sleep(0.5)  # stopped: neither tokens nor seconds
+            windows.append(system.window(0.3))
+        assert system.peak_memory() > 1e6
+    for window in windows:
+        assert window.updates % 4 == 0
+        assert window.tokens == 50 * window.updates
+        assert window.tokens / window.updates / window.rate == pytest.approx(0.01, abs=0.05)
+        assert window.seconds < 1.5
+
+
+def test_a_system_that_ends_has_failed_with_its_last_word(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="ended with 3: out of text"), running(50, known(tmp_path, 3)):
+        pass
+
+
+def test_spread_is_median_least_and_greatest() -> None:
+    assert spread([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
+
+
+def test_the_line_above_a_table_says_when_where_and_how_quiet() -> None:
+    assert f"torch {torch.__version__}, 1 thread" in machine(1)
+    windows = [Window(1, 1, 1, share) for share in (0.01, 0.02, 0.4)]
+    assert others(windows) == "other processes used 2% of the cores (at most 40% in a window)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [25, 40])
+def test_a_model_that_is_let_end_ends_near_the_length(length: int) -> None:
+    model = Transformer(Shape(50, 60, 2, 4, 512, 64, 0.0, 0.0, 0.0), 1).eval()
+    state = model.state_dict()
+    decoding.let_end(state, length)
+    model.load_state_dict(state)
+    targets = [1]
+    with torch.no_grad():
+        while targets[-1] != decoding.EOS and len(targets) < 80:
+            logits = model(torch.tensor([[5, 6, 7, 2]]), torch.tensor([targets]))[0, -1]
+            targets.append(int(logits.argmax()))
+    assert len(targets) - 2 == pytest.approx(length, abs=2)
+
+
+def test_made_up_text_is_the_same_again_and_in_letters_of_its_language() -> None:
+    text = decoding.lines("α", 20, seed=3)
+    assert text == decoding.lines("α", 20, seed=3)
+    assert len(text.splitlines()) == 20
+    assert set(text) <= {" ", "\n", *(chr(ord("α") + i) for i in range(decoding.LETTERS))}
+
+
+def test_a_plot_has_a_line_for_each_and_round_numbers() -> None:
+    drawn = plot.plot("title", "pairs", [10, 1000], [("MB", [("a & b", [1.0, 3.0]), ("c", [2.0, 2.0])])])
+    assert drawn.count("<polyline") == 2
+    assert "a &amp; b" in drawn
+    assert [plot.nice(value) for value in (0.3, 3, 41, 79, 99)] == [0.4, 4, 50, 80, 100]
+    assert plot.across(100, [10, 1000], 0, 8) == pytest.approx(4)

@@ -8,6 +8,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from corpora import write_tsv
+from trained_run import trained_run
 
 import cclm
 
@@ -81,11 +83,29 @@ def test_the_readme_shows_the_real_output_of_the_demo() -> None:
         assert line.rstrip() in [p.rstrip() for p in printed] or line == "...", line
 
 
-def test_the_readmes_python_runs() -> None:
+def readme_python(*, translates: bool) -> list[str]:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert blocks
-    for block in blocks:
+    found = [block for block in blocks if ("cclm.load" in block) == translates]
+    assert found
+    return found
+
+
+def test_the_readmes_python_runs() -> None:
+    for block in readme_python(translates=False):
         exec(compile(block, "README.md", "exec"), {})
+
+
+@pytest.mark.slow
+def test_the_readmes_python_translates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tsv(tmp_path / "text")
+    trained_run(tmp_path, f"work={tmp_path}/work/phrasebook", "name=phrasebook")  # a small one in its place
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    for block in readme_python(translates=True):
+        exec(compile(block, "README.md", "exec"), {})
+    assert re.fullmatch(r"\['.*'\]\n", capsys.readouterr().out)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The best checkpoint of a run as a model to translate with: exported once, and checked before it is used."""
 
+from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -10,13 +11,13 @@ from cclm.translation.model import MANIFEST, VERSION, Model, read_manifest
 Quantization = Literal["float32", "int8"]
 
 
-def load(run: str | Path, *, quantization: Quantization = "float32", threads: int | None = None) -> Model:
+def load(run: str | PathLike[str], *, quantization: Quantization = "float32", threads: int | None = None) -> Model:
     """The model of a run: text in, text out."""
-    run = Path(run)
-    if is_bitext(run):
-        raise ConfigError(f"{run}: the folder of the bitext models; give one of them, as in {run}/LANGUAGE")
-    settings = recipe_of(run).translation
-    folder = exported(run, quantization)
+    directory = Path(run)
+    if is_bitext(directory):
+        raise ConfigError(f"{run}: a folder of bitext models; give one of them, as in {directory / 'aze'}")
+    settings = recipe_of(directory).translation
+    folder = exported(directory, quantization)
     return Model(folder, beam=settings.beam, length_penalty=settings.length_penalty, threads=threads)
 
 

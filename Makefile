@@ -9,7 +9,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo     what cclm does, in the terminal (makes $(VENV) the first time)"
+	@echo "make demo     train and compare on the built-in corpus, in minutes (makes $(VENV) the first time)"
 	@echo "make test     every test, slow ones too; what CI runs"
 	@echo "make quick    the fast tests, for the minutes between"
 	@echo "make check    make test, and ruff (format, lint) and mypy strict"
@@ -21,6 +21,11 @@ $(VENV)/base.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cclm needs Python 3.11 or newer; this is " + sys.version)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(INSTALL) -e .
+	touch $@
+
+$(VENV)/train.stamp: $(VENV)/base.stamp
+	@echo "installing what training needs (torch among it: a few minutes the first time)"
+	$(BIN)/python $(INSTALL) -e '.[train]'
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/base.stamp
@@ -35,8 +40,8 @@ $(CORE)/core.stamp: pyproject.toml constraints.txt
 	$(CORE)/bin/python $(INSTALL) --no-deps -e .
 	touch $@
 
-demo: $(VENV)/base.stamp
-	$(BIN)/cclm simulate related
+demo: $(VENV)/train.stamp
+	$(BIN)/cclm demo
 
 # What the tests need and no Python package brings: SentencePiece's own command line, a browser for the report, and
 # network namespaces for two machines.

@@ -227,6 +227,20 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool) -> None:
 
 
 @cli.command()
+@OVERRIDES
+def demo(overrides: Sequence[str]) -> None:
+    """All of it on the built-in corpus, in minutes and with nothing to download.
+
+    Trains a bilingual model a language, one model for all eight languages with CCL-M and one with proportional
+    sampling; ends with their scores, translations to read and the page of the run. Done again, it only shows them. Any
+    key of the recipe `phrasebook` can be changed: cclm demo work=elsewhere seed=2
+    """
+    from cclm.stages import demo as stage
+
+    stage.run(overrides)
+
+
+@cli.command()
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write into.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")
 @click.option("--size", "sizes", multiple=True, metavar="LANG=TRAIN,DEV,TEST", help="Pairs of a language; repeatable.")

@@ -8,10 +8,6 @@ import hashlib
 import json
 import math
 import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +15,7 @@ from typing import Any
 from cclm.config import ConfigError
 from cclm.data.prepared import Prepared
 from cclm.data.workers import available_cores
+from cclm.experiments.trainings import Training, side_by_side
 from cclm.recipe import Recipe
 from cclm.training.errors import TrainingError
 from cclm.training.made_from import changes, made_from
@@ -71,14 +68,22 @@ def folder_of(recipe: Recipe, task: str) -> Path:
 
 
 def benchmark(
-    recipe: Recipe, prepared: Prepared, *, at_once: int | None = None, say: Callable[[str], object] = print
+    recipe: Recipe,
+    prepared: Prepared,
+    *,
+    at_once: int | None = None,
+    say: Callable[[str], object] = print,
+    saw: Callable[[Training, dict[str, Any]], object] = lambda training, event: None,
 ) -> dict[str, float]:
-    """L* of every task: from the user's table, from an earlier benchmark, or trained now."""
+    """L* of every task: from the user's table, from an earlier benchmark, or trained now.
+
+    `saw` is told every event of the trainings.
+    """
     losses = kept(recipe, prepared, say)
     write_recipe(recipe)
     if losses is None:
         names = list(tasks(recipe.data, prepared))
-        _train_all(recipe, prepared, names, at_once or available_cores(), say)
+        _train_all(recipe, prepared, names, at_once or available_cores(), say, saw)
         losses = {name: best_loss(folder_of(recipe, name), name) for name in names}
         content = {"version": VERSION, "losses": losses, "fingerprint": fingerprint(recipe, prepared)}
         write_whole(_file(recipe), json.dumps(content, indent=1) + "\n")
@@ -121,27 +126,25 @@ def best_loss(folder: Path, task: str) -> float:
 
 
 def _train_all(
-    recipe: Recipe, prepared: Prepared, names: list[str], at_once: int, say: Callable[[str], object]
+    recipe: Recipe,
+    prepared: Prepared,
+    names: list[str],
+    at_once: int,
+    say: Callable[[str], object],
+    saw: Callable[[Training, dict[str, Any]], object],
 ) -> None:
     """Runs the bitext trainings side by side; one that fails does not stop the others, but then there is no L*."""
+
+    def told(training: Training, event: dict[str, Any]) -> None:
+        saw(training, event)
+        if event["event"] == "stopped":
+            say(f"bitext {training.name}: L* {best_loss(training.folder, training.name):.3f} bits")
+
     for name in names:
         _remove_outdated(recipe, prepared, name, say)
-    waiting, running, failed = list(names), {}, {}  # type: list[str], dict[str, _Training], dict[str, str]
-    try:
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                name = waiting.pop(0)
-                running[name] = _Training(bitext_folder(recipe) / RECIPE, name)
-            time.sleep(0.05)
-            for name in [name for name, training in running.items() if training.has_ended()]:
-                complaint = running.pop(name).complaint()
-                if complaint:
-                    failed[name] = complaint
-                else:
-                    say(f"bitext {name}: L* {best_loss(folder_of(recipe, name), name):.3f} bits")
-    finally:
-        for training in running.values():
-            training.stop()
+    settings = bitext_folder(recipe) / RECIPE
+    trainings = [Training(name, settings, folder_of(recipe, name), only=name) for name in names]
+    failed = side_by_side(trainings, at_once, told)
     if failed:
         raise TrainingError("; ".join(f"bitext model of {name} failed: {why}" for name, why in failed.items()))
 
@@ -153,39 +156,6 @@ def _remove_outdated(recipe: Recipe, prepared: Prepared, name: str, say: Callabl
     if changed and owner_of(folder) is None:
         say(f"bitext {name}: trained anew, as it was made with other settings ({changed[0]})")
         shutil.rmtree(folder)
-
-
-class _Training:
-    """A bitext training in a process of its own, which ends when this one does: its input ends then.
-
-    Signals of a terminal reach this process alone, which passes them on once.
-    """
-
-    def __init__(self, settings: Path, name: str) -> None:
-        command = [sys.executable, "-m", "cclm.experiments.bitext", str(settings), name]
-        # Not a pipe: it would fill up, for nobody reads it before the end.
-        self._told = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._told, start_new_session=True
-        )
-
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def complaint(self) -> str | None:
-        """Why it failed; None where it did not."""
-        code = self._process.wait()
-        if self._process.stdin:
-            self._process.stdin.close()
-        self._told.seek(0)
-        lines = self._told.read().strip().splitlines()
-        self._told.close()
-        return (lines or [f"exit code {code}"])[-1] if code else None
-
-    def stop(self) -> None:
-        """Lets it save and leave."""
-        self._process.terminate()
-        self.complaint()
 
 
 def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Callable[[str], object]) -> dict[str, float]:

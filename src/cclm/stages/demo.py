@@ -42,13 +42,13 @@ def run(overrides: Iterable[str] = ()) -> Path:
     recipes = {name: load_recipe("phrasebook", (*changes, *overrides)) for name, changes in METHODS.items()}
     recipe = recipes["ccl-m-avg"]
     stages = _Stages(5)
-    stages.begin("text", "sentences in eight languages and English, from a grammar in the package")
+    stages.begin("text", "sentences in nine languages, from a grammar in the package")
     prepared = prepared_data(recipe)
-    stages.begin("graph", "how similar each low-resource language is to each high-resource one (shared subwords)")
+    stages.begin("graph", "how similar each LRL is to each HRL, by the subwords they share")
     graph = language_graph(recipe, prepared)
     write_if_changed(recipe.graph_file, graph.to_json())
     stages.show(similarity_table(graph))
-    stages.begin("benchmark", "a bilingual model a language, which competence is measured against")
+    stages.begin("benchmark", "a bilingual model a language, to measure competence against")
     with Watch(bitext_recipe(recipe).training.max_steps) as watch:
         benchmark(recipe, prepared, saw=watch.saw, say=watch.say)
     stages.begin("train", "CCL-M avg and proportional sampling, all else equal, side by side")
@@ -76,7 +76,7 @@ class _Stages:
     def begin(self, name: str, what: str) -> None:
         self._tell_time()
         self._begun += 1
-        self._console.print(Text.assemble((f"{self._begun}/{self._number} {name}", "bold"), f"  {what}"))
+        self._console.print(Text.assemble((f"{self._begun}/{self._number} {name:<10}", "bold"), what))
 
     def end(self) -> None:
         self._tell_time()
@@ -148,10 +148,10 @@ def _translations(languages: Iterable[str], run: Path, pivot: str) -> Text:
 
 def _next(page: Path) -> Text:
     return Text.assemble(
-        ("The page of the CCL-M run, with the language graph colouring itself in:\n", "bold"), f"  {page}\n",
-        ("What to try next:\n", "bold"),
-        "  cclm train phrasebook name=strict curriculum.gate.threshold=0.95   another threshold\n"
-        "  cclm runs work/phrasebook                                          what there is, a line each\n"
-        "  cclm recipes phrasebook > mine.yaml                                a recipe of your own to edit\n"
-        "  cclm doctor mine.yaml                                              what is wrong with your text\n",
+        ("The page of the CCL-M run, with the language graph colouring itself in:\n", "bold"), f"  {page}\n\n",
+        ("What to try next\n", "bold"),
+        "  another threshold:            ", ("cclm train phrasebook name=strict curriculum.gate.threshold=0.95\n", "cyan"),
+        "  what there is, a line a run:  ", ("cclm runs work/phrasebook\n", "cyan"),
+        "  a recipe of your own:         ", ("cclm recipes phrasebook > mine.yaml\n", "cyan"),
+        "  what is wrong with your text: ", ("cclm doctor mine.yaml", "cyan"),
     )  # fmt: skip

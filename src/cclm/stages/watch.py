@@ -44,7 +44,8 @@ class Watch:
             self.say(f"{training.name}, step {event['step']:,}: {event['language']} admitted, {event['reason']}")
         elif event["event"] == "stopped":
             self._bars.remove_task(bar)
-            self.say(f"{training.name}: {event['step']:,} steps, {event['reason']}")
+            if training.only is None:
+                self.say(f"{training.name}: {event['step']:,} steps, {event['reason']}")
 
     def say(self, line: str) -> None:
         """A line that stays."""

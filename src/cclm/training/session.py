@@ -84,9 +84,11 @@ def _train(
     log = Log(folder / "log.jsonl" if first else None, progress.log_bytes)
     with Telling(
         parts.recipe.name,
+        progress,
+        parts.curriculum.explain(),
         max_steps=parts.recipe.training.max_steps,
-        sizes=parts.curriculum.sizes,
         batches={name: len(batches) for name, batches in parts.train.items()},
+        threshold=getattr(parts.recipe.curriculum.gate, "threshold", None),
         timing=folder / "timing.jsonl" if first else None,
         aloud=first,
     ) as telling:

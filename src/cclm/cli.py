@@ -241,6 +241,19 @@ def demo(overrides: Sequence[str]) -> None:
 
 
 @cli.command()
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@JSON
+def runs(folder: Path, as_json: bool) -> None:
+    """Lists the runs below DIR: running, interrupted or finished, how far, the best checkpoint, the scores.
+
+    DIR is a work folder, its runs folder, or any folder above.
+    """
+    from cclm.stages import runs as stage
+
+    stage.run(folder, as_json=as_json)
+
+
+@cli.command()
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write into.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")
 @click.option("--size", "sizes", multiple=True, metavar="LANG=TRAIN,DEV,TEST", help="Pairs of a language; repeatable.")

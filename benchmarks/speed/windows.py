@@ -135,15 +135,14 @@ class System:
         return self._told.with_suffix(".out")
 
     def _let_run(self, *, seconds: float, updates: int) -> None:
-        """Until both are over, and the updates are a multiple of `align`; then stops it."""
+        """Until both are over and a group of `align` updates is done; then stops it."""
         begun = time.monotonic()
-        goal = self._counted + -(-updates // self._align) * self._align
         while True:
             self._read()
-            now = time.monotonic()
-            full = len(self._times) >= goal and (len(self._times) - self._counted) % self._align == 0
-            if full and now - begun >= seconds:
+            done = (len(self._times) - self._counted) // self._align * self._align
+            if done >= updates and self._times[self._counted + done - 1] >= begun + seconds:
                 break
+            now = time.monotonic()
             self._check_alive(now - (self._times[-1] if len(self._times) > self._counted else begun))
             time.sleep(LOOK)
         self._signal(signal.SIGSTOP)

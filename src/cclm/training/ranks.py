@@ -120,7 +120,7 @@ def local_rank() -> int:
 @contextmanager
 def joined(device: torch.device) -> Iterator[Ranks]:
     """All ranks that torchrun has started; without it, this process alone."""
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+    if os.environ.get("WORLD_SIZE", "1") == "1":
         yield ALONE
         return
     ranks = _join(device)

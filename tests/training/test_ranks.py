@@ -160,7 +160,7 @@ def test_two_ranks_are_one_process_with_twice_the_accumulation(recipe: Path) -> 
     assert stderr.count("stopped, all steps are done") == 1
     assert result(recipe, "two") == result(recipe, "whole")
     assert json.loads((run_folder(recipe, "two") / "environment.json").read_text())["world_size"] == 2
-    with pytest.raises(TrainingError, match=r"was begun with other settings.*\n  accumulate x ranks: 2 -> 1"):
+    with pytest.raises(TrainingError, match=r"was begun with other settings.*\n.*accumulate x ranks: 2 -> 1"):
         alone(recipe, "two", SHARED, f"benchmark.file={recipe.parent}/own.json")
 
 
@@ -248,11 +248,12 @@ def approximately(value: object) -> object:
 
 def test_ranks_with_different_commands_are_refused_with_the_difference(recipe: Path) -> None:
     train = [*PYTHON, "cclm", "train", str(recipe), "name=different", SHARED]
-    first, second = by_hand([train, [*train, "training.learning_rate=0.02"]])
+    first, second = by_hand([train, [*train, "training.learning_rate=0.02", "training.max_steps=9"]])
     code, said = ended(second)
     assert code == 1
     assert "rank 1 was started with other settings than rank 0; give every rank the same command" in said
     assert "recipe.training.learning_rate: 0.01 -> 0.02" in said
+    assert "training.max_steps: 60 -> 9" in said
     code, said = ended(first)
     assert code == 1
     assert "cclm: rank 0: another rank is gone" in said

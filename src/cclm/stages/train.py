@@ -75,12 +75,15 @@ def train_model(
     tensorboard: bool = False,
 ) -> Path:
     """The training itself, when all that comes before is there."""
-    from cclm.stages.bleu import DevBleu
     from cclm.training.ranks import ALONE
     from cclm.training.session import train
 
     folder = run_folder(recipe)
-    bleu = DevBleu(recipe, prepared, folder) if recipe.training.measures_bleu else None
+    bleu = None
+    if recipe.training.measures_bleu:
+        from cclm.stages.bleu import DevBleu  # a second more, where transformers is installed
+
+        bleu = DevBleu(recipe, prepared, folder)
     train(recipe, prepared, graph, losses, folder, ranks=ranks or ALONE, bleu=bleu, tensorboard=tensorboard)
     return folder
 

@@ -23,7 +23,7 @@ from cclm.training.device import Device, device_of, keep_freed_memory
 from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Bleu, Evaluator
 from cclm.training.faults import fault
-from cclm.training.made_from import made_from, refuse_changes, write_config
+from cclm.training.made_from import FREE, made_from, refuse_changes, write_config
 from cclm.training.manifest import name_of
 from cclm.training.progress import Progress
 from cclm.training.ranks import ALONE, Ranks
@@ -238,7 +238,8 @@ def _check_same(
 ) -> None:
     """Writes what the run is made of, or compares: a change that would change the result is refused."""
     now = made_from(recipe, prepared, benchmark, ranks.world)
-    apart = differences(json.loads(ranks.told(json.dumps(now))), now)
+    mine = now | {"training": {name: getattr(recipe.training, name) for name in sorted(FREE)}}
+    apart = differences(json.loads(ranks.told(json.dumps(mine))), mine)
     if apart:
         raise TrainingError(
             f"rank {ranks.rank} was started with other settings than rank 0; give every rank the same command\n  "

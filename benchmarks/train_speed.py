@@ -1,6 +1,6 @@
 """How fast training is: cclm against its peers on the same work, in target tokens/s and peak memory.
 
-    python benchmarks/train_speed.py                                        # everything: about 35 minutes
+    python benchmarks/train_speed.py                  # everything: about 35 minutes on two cores with bf16
     python benchmarks/train_speed.py --against loop --sizes SMALL --precisions fp32
     python benchmarks/train_speed.py --against sockeye eole --pairs 5 --seconds 40
 
@@ -27,10 +27,10 @@ from peers import PEERS, NoPeer, python_of  # noqa: E402
 from windows import Failed, System, Window, running, say, spread  # noqa: E402
 from workload import SIZES, flops_a_target_token, prepared_folder  # noqa: E402
 
-WARM_UP = 5
+WARM_UP = 3
 ALIGN_OURS = 5
 """Updates between two probes of ours: its windows hold whole rounds."""
-LIMIT_SECONDS = 3.0
+LIMIT_SECONDS = 2.0
 PRECISIONS = {"loop": ("fp32", "bf16"), "sockeye": ("fp32",), "eole": ("fp32", "bf16"), "joeynmt": ("fp32",)}
 """What each can do on a CPU, with float32 weights."""
 
@@ -70,7 +70,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--precisions", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
     parser.add_argument("--against", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=12, help="of a window; it ends with an update")
+    parser.add_argument("--seconds", type=float, default=8, help="of a window; it ends with an update")
     parser.add_argument("--work", type=Path, default=Path("work/speed"), help="folder for data and runs")
     parser.add_argument("--peers", type=Path, default=Path("work/peers"), help="folder for the peers' environments")
     return parser.parse_args()

@@ -58,15 +58,15 @@ def main(folder: Path, told: str) -> None:
     from sockeye.translate import main as translate
 
     model, events = make_model(folder), Events(Path(told))
-    original = Translator.translate
+    search = Translator._translate_np
 
-    def counted(self: Any, inputs: Any, *arguments: Any, **named: Any) -> Any:
-        results = original(self, inputs, *arguments, **named)
-        events.tokens += sum(len(result.tokens) for result in results)
+    def counted(*given: Any) -> Any:
+        found = search(*given)
+        events.tokens += sum(len(translation.target_ids) for translation in found)
         events.tell()
-        return results
+        return found
 
-    Translator.translate = counted
+    Translator._translate_np = counted
     options = {
         "models": model,
         "input": write_input(folder, 1000),

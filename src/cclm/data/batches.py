@@ -18,6 +18,8 @@ from cclm.data.prepared import Corpus
 from cclm.data.vocabulary import BOS, EOS, PAD
 
 Ids = NDArray[np.int64]
+Numbers = NDArray[np.int32] | NDArray[np.int64]
+"""Of sentences: as narrow as they may be, because there can be millions."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,8 @@ class Batches:
     def __init__(self, corpus: Corpus, direction: Direction, *, language: str, seed: int, budget: int) -> None:
         self._corpus, self._direction = corpus, direction
         self._language, self._seed = language, seed
-        lengths = corpus.lengths + 1  # </s>, or what stands before a target
-        sources, targets = lengths[:, 1 - direction.to_pivot], lengths[:, int(direction.to_pivot)]
         self._budget = budget
-        self._longest = np.maximum(sources + (direction.source_tag is not None), targets)
-        self._pools = divide(sources + (direction.source_tag is not None), targets, budget)
+        self._pools = divide(*self._lengths(np.arange(len(corpus), dtype=np.int32)), budget)
         self._firsts = np.cumsum([0, *(pool.batches for pool in self._pools)]).tolist()
 
     def __len__(self) -> int:
@@ -82,10 +81,12 @@ class Batches:
 
     def in_batches(self, indices: Ids) -> Iterator[Batch]:
         """These sentences, each once, the shortest first: for a sample of a dev set."""
-        order = indices[np.argsort(self._longest[indices], kind="stable")]
+        longest = np.maximum(*self._lengths(indices))
+        by_length = np.argsort(longest, kind="stable")
+        order, longest = indices[by_length], longest[by_length]
         start = 0
         while start < len(order):
-            costs = self._longest[order[start:]] * np.arange(1, len(order) - start + 1)
+            costs = longest[start:] * np.arange(1, len(order) - start + 1)
             size = max(1, int(np.searchsorted(costs, self._budget, side="right")))
             yield self.of(order[start : start + size])
             start += size
@@ -96,7 +97,7 @@ class Batches:
             for number in range(pool.batches):
                 yield self.of(pool.members[pool.positions(number)])
 
-    def of(self, indices: Ids) -> Batch:
+    def of(self, indices: Numbers) -> Batch:
         """The batch of these sentences."""
         to_pivot = self._direction.to_pivot
         sources, targets = self._sentences(indices, pivot=not to_pivot), self._sentences(indices, pivot=to_pivot)
@@ -108,7 +109,14 @@ class Batches:
             indices=np.asarray(indices, dtype=np.int64),
         )
 
-    def _sentences(self, indices: Ids, *, pivot: bool) -> Ids:
+    def _lengths(self, indices: Numbers) -> tuple[Numbers, Numbers]:
+        """Tokens of these sentences in a batch, tags and </s> included: sources, targets."""
+        offsets, first = self._corpus.offsets, 2 * indices.astype(np.int64)
+        other, pivot = ((offsets[first + side + 1] - offsets[first + side]).astype(np.int32) + 1 for side in (0, 1))
+        source, target = (other, pivot) if self._direction.to_pivot else (pivot, other)
+        return source + np.int32(self._direction.source_tag is not None), target
+
+    def _sentences(self, indices: Numbers, *, pivot: bool) -> Ids:
         return 2 * np.asarray(indices, dtype=np.int64) + pivot
 
 

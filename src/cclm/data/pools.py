@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Ids = NDArray[np.int64]
+Ids = NDArray[np.int32] | NDArray[np.int64]
 
 LEAST = 0.5
 """A pool holds at least this share of a full batch: smaller ones would pad less and leave batches too small."""
@@ -20,7 +20,7 @@ class Pool:
     members: Ids
     batches: int
 
-    def positions(self, number: int) -> Ids:
+    def positions(self, number: int) -> NDArray[np.int64]:
         """The places in the pool that batch `number` takes; batches of a pool differ by at most one sentence."""
         size, extra = divmod(len(self.members), self.batches)
         start = number * size + min(number, extra)
@@ -29,7 +29,7 @@ class Pool:
 
 def divide(sources: Ids, targets: Ids, budget: int) -> list[Pool]:
     """The pools of a corpus. Each holds at least half a batch, as far as there are so many sentences."""
-    todo = [np.arange(len(sources))]
+    todo: list[Ids] = [np.arange(len(sources), dtype=np.int32)]
     pools: list[Pool] = []
     while todo:
         members = todo.pop()

@@ -60,7 +60,8 @@ def _halves(sources: Ids, targets: Ids, budget: int) -> NDArray[np.bool_] | None
 
 def _best_cut(by: Ids, other: Ids, budget: int) -> tuple[float, int]:
     """The cheapest cut along one side: tokens with padding when cut after this length."""
-    values, group = np.unique(by, return_inverse=True)
+    unique, group = np.unique(by, return_inverse=True)
+    values: NDArray[np.int64] = unique.astype(np.int64)
     if len(values) == 1:
         return float("inf"), 0
     counts = np.bincount(group)

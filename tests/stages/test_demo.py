@@ -13,7 +13,7 @@ from cclm.experiments.trainings import Training
 from cclm.stages.watch import Watch
 
 ROOT = Path(__file__).parent.parent.parent
-FEW = ("benchmark.max_steps=3", "training.max_steps=6", "training.validate_every=3", "curriculum.every=3")
+FEW = ("benchmark.max_steps=20", "training.max_steps=40", "training.validate_every=20", "translation.beam=1")
 
 
 def demo(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:

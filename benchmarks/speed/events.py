@@ -1,14 +1,20 @@
 """What a system under measurement tells: after every update the time, and the real target tokens trained on so far."""
 
+import ctypes
+import signal
 import time
 from pathlib import Path
 from typing import Any
+
+PR_SET_PDEATHSIG = 1
 
 
 class Events:
     """A file of lines `seconds tokens`; the clock is the machine's, the same in every process."""
 
     def __init__(self, path: Path) -> None:
+        # Stopped processes must not outlive the one that would wake them, however that ends.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         self._file = path.open("w", encoding="utf-8")
         self.tokens = 0.0
 

@@ -1,5 +1,6 @@
 """What is pure in the benchmarks of speed: the work, its cost, the clock, and windows on a system that is known."""
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,11 +14,15 @@ from cclm.data.batches import Batches, Direction
 from cclm.data.prepared import Prepared
 from cclm.model import Shape, Transformer
 
-SPEED = str(Path(__file__).parents[2] / "benchmarks" / "speed")
-sys.path.insert(0, SPEED)
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+SPEED = str(BENCHMARKS / "speed")
+sys.path[:0] = [SPEED, str(BENCHMARKS)]
 
 import decoding  # noqa: E402
+import growth  # noqa: E402
 import plot  # noqa: E402
+import train_speed  # noqa: E402
+import translate_speed  # noqa: E402
 import workload  # noqa: E402
 from machine import machine, others  # noqa: E402
 from windows import Failed, Pauses, System, Window, running, spread  # noqa: E402
@@ -173,3 +178,59 @@ def test_a_plot_has_a_line_for_each_and_round_numbers() -> None:
     assert "a &amp; b" in drawn
     assert [plot.nice(value) for value in (0.3, 3, 41, 79, 99)] == [0.4, 4, 50, 80, 100]
     assert plot.across(100, [10, 1000], 0, 8) == pytest.approx(4)
+
+
+@pytest.mark.slow
+def test_a_stopped_system_dies_with_the_benchmark(tmp_path: Path) -> None:
+    told = tmp_path / "known.events"
+    benchmark = f"""
+import os, signal, sys
+sys.path.insert(0, {SPEED!r})
+from pathlib import Path
+from windows import System
+system = System("known", [sys.executable, "-c", {PROGRAM!r}, {str(told)!r}, "10000"], Path({str(told)!r}))
+system.start(2)
+print(system._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    ended = subprocess.run([sys.executable, "-c", benchmark], capture_output=True, text=True, check=False)
+    pid = int(ended.stdout)
+    deadline = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(pid)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process is there and not merely waiting to be noticed by its parent."""
+    path = Path(f"/proc/{pid}/stat")
+    return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_training_prints_its_table(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "train_speed.py"), "--sizes", "TINY", "--against", "loop"]
+    options = ["--precisions", "fp32", "--pairs", "1", "--seconds", "0.5", "--work", str(tmp_path)]
+    result = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
+    row = result.stdout.splitlines()[-1]
+    assert row.startswith("| TINY fp32 | loop | "), result.stderr
+    ours, theirs = (int(cell.replace(",", "")) for cell in row.split(" | ")[2:4])
+    assert min(ours, theirs) > 0
+    assert "1,0" in row.split(" | ")[7]  # real tokens a step: about 1,024
+
+
+def test_the_table_and_picture_of_growth_have_every_case() -> None:
+    window = Window(tokens=5000, seconds=2, updates=4, others=0)
+    cases = [growth.Case(place, 1.5, window, window, 300 * 2**20, 200 * 2**20) for place in (10_000, 100_000)]
+    assert growth.table("corpus", cases).splitlines()[-1] == "| 100,000 | 2,500 | 2,500 | 1.5 | 300 | 200 |"
+    assert growth.picture("corpus", cases).count("<polyline") == 4
+
+
+def test_a_comparison_that_failed_says_why_in_the_table() -> None:
+    failed = train_speed.Found("SMALL", "fp32", "eole", failed="ended with 1: no | here")
+    row = train_speed.row(failed, Path())
+    assert row.startswith("| SMALL fp32 | eole | ended with 1: no / here |")
+    assert row.count("|") == train_speed.table([], Path()).splitlines()[0].count("|")
+    assert "| sockeye | no sockeye |" in translate_speed.row(
+        translate_speed.Found("int8", "sockeye", failed="no sockeye")
+    )

@@ -161,6 +161,32 @@ def test_an_unknown_language_or_split_is_refused(prepared: Prepared) -> None:
         prepared.corpus("xyz", "train")
 
 
+MANY_FILES = """
+import resource, sys
+from pathlib import Path
+from cclm.data.errors import DataError
+from cclm.data.prepared import Prepared
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, int(sys.argv[2])))
+prepared = Prepared.open(Path(sys.argv[1]))
+try:
+    mapped = [prepared.corpus(lang, split) for lang in prepared.languages for split in prepared.sizes[lang]]
+    print(len(mapped))
+except DataError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("most", "said"), [(500, "12\n"), (20, "Too many open files; if that is too many, allow more")]
+)
+def test_more_languages_than_files_may_be_open_raise_the_limit_or_are_refused(
+    prepared: Prepared, most: int, said: str
+) -> None:
+    command = [sys.executable, "-c", MANY_FILES, str(prepared.folder), str(most)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said in done.stdout
+
+
 def noisy(folder: Path) -> Path:
     """A corpus with something of everything."""
     write_tsv(folder)

@@ -11,6 +11,7 @@ prepared/
 
 import hashlib
 import json
+import resource
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,8 @@ from cclm.data.vocabulary import Segmenter, Vocabulary
 
 VERSION = 1
 SPLITS = ("train", "dev", "test")
+SPARE = 256
+"""Files that a process may have open beside prepared data."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Prepared:
             raise DataError(f"{folder}: no prepared data; run `cclm prepare` first")
         for name, facts in manifest["files"].items():
             _check_file(folder / name, facts, verify)
+        _let_open(len(manifest["files"]) + SPARE)
         return cls(folder, manifest)
 
     @property
@@ -84,8 +88,11 @@ class Prepared:
         if split not in self.sizes.get(language, {}):
             raise DataError(f"{self.folder}: no {split} data of {language!r}; there are {self._listed()}")
         stem = self.folder / language / split
-        tokens = np.load(f"{stem}.tokens.npy", mmap_mode="r")
-        return Corpus(tokens, np.load(f"{stem}.offsets.npy", mmap_mode="r"))
+        try:
+            tokens = np.load(f"{stem}.tokens.npy", mmap_mode="r")
+            return Corpus(tokens, np.load(f"{stem}.offsets.npy", mmap_mode="r"))
+        except OSError as error:
+            raise DataError(f"{stem}: {error.strerror}; if that is too many, allow more: ulimit -n 8192") from None
 
     @cached_property
     def other(self) -> Vocabulary:
@@ -139,6 +146,13 @@ def sha256(path: Path) -> str:
     """The checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _let_open(files: int) -> None:
+    """Raises this process's own limit of open files as far as the system lets it: a mapped file counts as open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files if hard < 0 else min(files, hard), hard))
 
 
 def _check_file(path: Path, facts: dict[str, Any], verify: bool) -> None:

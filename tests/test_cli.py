@@ -34,6 +34,7 @@ def test_version() -> None:
         (["simulate", "--jsn"], "No such option"),
         (["simulate", "nope"], "cclm: no scenario 'nope'"),
         (["simulate", "related", "curriculum.gate.name=competance"], "must be one of 'all', 'competence', 'step'"),
+        (["run", "phrasebook", "--json"], "--json goes with --dry-run"),
         (["simulate", "related", "max_steps"], "cclm: 'max_steps' is no override: write key=value"),
     ],
 )

@@ -108,16 +108,36 @@ def graph(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | N
     stage.run(load_recipe(recipe, overrides), as_json=as_json, workers=workers)
 
 
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and what it would cost; do nothing.")
+DRY_JSON = click.option("--json", "as_json", is_flag=True, help="With --dry-run: print that as JSON, for programs.")
+
+
+def _is_dry(recipe: str, overrides: Sequence[str], command: str, dry_run: bool, as_json: bool) -> bool:
+    """Whether the command was only to say what it would do; it has been said then."""
+    if as_json and not dry_run:
+        raise click.UsageError("--json goes with --dry-run")
+    if dry_run:
+        from cclm.recipe import load_recipe
+        from cclm.stages.dry_run import dry_run as stage
+
+        stage(load_recipe(recipe, overrides), command, as_json=as_json)
+    return dry_run
+
+
 @cli.command()
 @RECIPE
 @OVERRIDES
 @click.option("--at-once", type=click.IntRange(1), help="Trainings side by side (default: one a core).")
-def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None) -> None:
+@DRY_RUN
+@DRY_JSON
+def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_run: bool, as_json: bool) -> None:
     """Trains one bitext model a language of RECIPE, for L*: what competence is measured against.
 
     They share the vocabularies and tags of the recipe. Done once; a benchmark that was killed goes on where it was. A
     table of your own is taken with benchmark.file=FILE.
     """
+    if _is_dry(recipe, overrides, "benchmark", dry_run, as_json):
+        return
     from cclm.recipe import load_recipe
     from cclm.stages import train as stage
 
@@ -133,12 +153,16 @@ TENSORBOARD = click.option("--tensorboard", is_flag=True, help="Draw the log for
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
-def train(recipe: str, overrides: Sequence[str], tensorboard: bool) -> None:
+@DRY_RUN
+@DRY_JSON
+def train(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool, as_json: bool) -> None:
     """Trains the model of RECIPE into WORK/runs/NAME; what is missing before it is made first.
 
     On a run that is there it goes on, to the same bytes as if it had never stopped. A setting that would change the
     result is refused, with the difference.
     """
+    if _is_dry(recipe, overrides, "train", dry_run, as_json):
+        return
     from cclm.recipe import load_recipe
     from cclm.stages import train as stage
 
@@ -214,11 +238,15 @@ def report(run: Path) -> None:
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
-def run(recipe: str, overrides: Sequence[str], tensorboard: bool) -> None:
+@DRY_RUN
+@DRY_JSON
+def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool, as_json: bool) -> None:
     """RECIPE from text to report: prepare, graph, benchmark, train, translate, score, report.
 
     Every stage that is done is passed over; interrupted anywhere, the same command goes on.
     """
+    if _is_dry(recipe, overrides, "run", dry_run, as_json):
+        return
     from cclm.recipe import load_recipe
     from cclm.stages import run as stage
 

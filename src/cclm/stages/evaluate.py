@@ -31,9 +31,9 @@ from cclm.whole import write_if_changed, write_whole
 class Evaluation:
     """Translations and scores of a run's split, or of the bitext runs as one system; and what they are made from."""
 
-    def __init__(self, run: Path, split: str = "test") -> None:
+    def __init__(self, run: Path, split: str = "test", recipe: Recipe | None = None) -> None:
         self.run, self.split = run, split
-        self.recipe = recipe_of(run)
+        self.recipe = recipe or recipe_of(run)
         self.prepared = Prepared.open(self.recipe.prepared, verify=False)
         made = tasks_of(run, self.recipe, self.prepared)
         self.tasks = {name: task for name, task in made.items() if split in self.prepared.sizes[task.language]}

@@ -6,11 +6,22 @@ from pathlib import Path
 from typing import TypeVar
 
 from cclm.data.prepare import current
-from cclm.experiments.benchmark import benchmark, kept, write_recipe
+from cclm.experiments.benchmark import benchmark, write_recipe
 from cclm.recipe import Recipe
 from cclm.stages.evaluate import Evaluation, print_scores, reported, run_report
 from cclm.stages.prepare import plan, prepared_data
-from cclm.stages.train import as_one, draw, drawn, graph_of, run_folder, run_train, say, train_model, world_size
+from cclm.stages.train import (
+    as_one,
+    draw,
+    drawn,
+    graph_of,
+    known_losses,
+    run_folder,
+    run_train,
+    say,
+    train_model,
+    world_size,
+)
 from cclm.training.made_from import is_finished, refuse_other_settings, write_config
 
 Made = TypeVar("Made")
@@ -26,10 +37,11 @@ def run(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
         return None
     refuse_other_settings(folder, recipe, world)
     prepared = _stage("prepare", current(plan(recipe), recipe.prepared), lambda: prepared_data(recipe))
+    refuse_other_settings(folder, recipe, world, prepared)
     graph = graph_of(recipe, prepared)
     _stage("graph", drawn(recipe, graph), lambda: draw(recipe, graph))
     alone = as_one(recipe)
-    losses = _stage("benchmark", kept(alone, prepared, say), lambda: benchmark(alone, prepared, say=say))
+    losses = _stage("benchmark", known_losses(recipe, prepared), lambda: benchmark(alone, prepared, say=say))
     finished = folder if is_finished(folder, recipe, prepared, losses, world) else None
     _stage("train", finished, lambda: train_model(recipe, prepared, graph, losses, tensorboard=tensorboard))
     write_recipe(alone)  # passed over or not: settings of translation may be new

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from cclm.curriculum import LanguageGraph
 from cclm.data.errors import DataError
 from cclm.data.prepared import Prepared
-from cclm.experiments.benchmark import benchmark
+from cclm.experiments.benchmark import benchmark, kept
 from cclm.recipe import Recipe
 from cclm.stages.graph import language_graph
 from cclm.stages.prepare import prepared_data
-from cclm.training.made_from import refuse_other_settings
+from cclm.training.made_from import begun_with, refuse_other_settings
 from cclm.whole import write_if_changed
 
 if TYPE_CHECKING:
@@ -48,15 +48,21 @@ def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
         if ranks.first:
             refuse_other_settings(run_folder(recipe), recipe, ranks.world)
             prepared = prepared_data(recipe)
+            refuse_other_settings(run_folder(recipe), recipe, ranks.world, prepared)
             graph = graph_of(recipe, prepared)
             draw(recipe, graph)
-            losses = benchmark(as_one(recipe), prepared, say=say)
+            losses = known_losses(recipe, prepared) or benchmark(as_one(recipe), prepared, say=say)
             ranks.told(json.dumps([graph and graph.to_json(), losses]))
         else:
             text, losses = json.loads(ranks.told())
             prepared, graph = Prepared.open(recipe.prepared), LanguageGraph.from_json(text) if text else None
         train_model(recipe, prepared, graph, losses, ranks, tensorboard=tensorboard)
     return run_folder(recipe) if ranks.first else None
+
+
+def known_losses(recipe: Recipe, prepared: Prepared) -> dict[str, float] | None:
+    """L* where nothing has to be trained for it: the run's own, or that of the benchmark if it still holds."""
+    return begun_with(run_folder(recipe), recipe) or kept(as_one(recipe), prepared, say)
 
 
 def as_one(recipe: Recipe) -> Recipe:

@@ -67,9 +67,24 @@ def refuse_changes(folder: Path, now: Mapping[str, Any]) -> None:
         )
 
 
-def refuse_other_settings(folder: Path, recipe: Recipe, world: int = 1) -> None:
-    """The same for the recipe alone: asked first, before anything is made that the run could not use."""
-    refuse_changes(folder, {"recipe": _decisive(recipe, world)})
+def refuse_other_settings(folder: Path, recipe: Recipe, world: int = 1, prepared: Prepared | None = None) -> None:
+    """The same for the recipe and the data alone: asked before anything is made that the run could not use."""
+    data = {"data": prepared.fingerprint} if prepared else {}
+    refuse_changes(folder, {"recipe": _decisive(recipe, world), **data})
+
+
+def begun_with(folder: Path, recipe: Recipe) -> dict[str, float] | None:
+    """L* of a run that is there: it keeps what it was begun with, though more steps would make another L*.
+
+    None where there is no run yet, or where the recipe now has another table or bitext models of another length.
+    """
+    try:
+        config = json.loads((folder / "config.yaml").read_text(encoding="utf-8"))
+        losses = json.loads((folder / "made_from.json").read_text(encoding="utf-8"))["benchmark"]
+        same = config["benchmark"] == recipe.benchmark.model_dump(mode="json") and recipe.benchmark.file is None
+        return dict(losses) if losses and same else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def is_finished(

@@ -23,7 +23,7 @@ from cclm.translation.translate import POSITIONS, Translator
 
 VERSION = 1
 MANIFEST = "cclm.json"
-CHUNK = 4096
+CHUNK = 2048
 """Texts that are in memory at a time, twice: one chunk is translated while the next is read."""
 
 

@@ -83,7 +83,7 @@ class _Stages:
         self._console.print(f"{time.monotonic() - self._start:.0f} s in all", style="dim", highlight=False)
 
     def show(self, thing: RenderableType) -> None:
-        self._console.print(thing)
+        self._console.print(thing, soft_wrap=isinstance(thing, Text))  # a command to copy stays in one piece
 
     def _tell_time(self) -> None:
         now = time.monotonic()

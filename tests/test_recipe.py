@@ -1,6 +1,7 @@
 """Recipes: the paper's four, complete and commented; a TED-format fixture through all of them, by overrides only."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,37 @@ def test_a_ted_file_goes_through_the_papers_recipe_with_overrides_alone(name: st
     assert english.startswith("don't train 0")  # detokenised
     assert "absent cell" in json.dumps(prepared.manifest["counts"])
     assert (tmp_path / "work" / "graph.svg").read_text().startswith("<svg")
+
+
+SMALL = ["vocabulary.pieces=60", "model={layers: 1, heads: 2, width: 16, feed_forward: 16, dropout: 0.1}"]
+SMALL += ["curriculum.every=2", "curriculum.dev_sample=4", "curriculum.gate.threshold=0.1", "benchmark.max_steps=2"]
+SMALL += ["training.batch_tokens=400", "training.max_steps=6", "training.validate_every=3", "training.warmup=2"]
+SMALL += ["training.precision=fp32", "training.device=cpu", "translation.beam=1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("languages", ["related", "diverse"])
+def test_the_papers_recipes_go_from_a_ted_file_to_a_report_with_overrides_alone(languages: str, tmp_path: Path) -> None:
+    write_ted(tmp_path / "ted", COLUMNS[languages])
+    for direction in ("m2o", "o2m"):
+        name, work = f"ted8-{languages}-{direction}", tmp_path / direction
+        result = cclm("run", name, f"data.path={tmp_path}/ted", f"work={work}", *SMALL)
+        assert result.returncode == 0, result.stderr
+        data = load_recipe(name).data
+        run = work / "runs" / name
+        assert result.stdout.splitlines()[-1] == str(run / "report.html")
+        assert ("prepare    skipped" in result.stderr) == (direction == "o2m")
+        scores = json.loads((run / "scores.json").read_text())
+        assert set(scores["languages"]) == set(data.languages)
+        log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+        admitted = {event["language"] for event in log if event["event"] == "admitted"}
+        assert admitted == set(data.low_resource)
+        lang = data.low_resource[0]
+        pair = f"{lang}-eng" if direction == "m2o" else f"eng-{lang}"
+        english = "reference" if direction == "m2o" else "source"
+        assert "don't test 0" in (run / "translations" / f"test.{pair}.{english}.txt").read_text()  # detokenised
+        if direction == "m2o":  # another direction of the same text: it is prepared already
+            shutil.copytree(work / "prepared", tmp_path / "o2m" / "prepared")
 
 
 MINIMAL: dict[str, Any] = {

@@ -127,24 +127,10 @@ def let_end(state: dict[str, Tensor], length: int, slope: float = 3.0) -> None:
 
 
 def exported_folder(run: Path, quantization: str) -> Path:
-    """The CTranslate2 model of the run."""
-    from safetensors.torch import load_file
+    """The CTranslate2 model of the run, as the command exports it."""
+    from cclm.stages.exported import exported
 
-    from cclm.data.prepared import Prepared
-    from cclm.translation.export import export
-
-    folder = run / f"ctranslate2-{quantization}"
-    if not folder.exists():
-        prepared = Prepared.open(run.parents[1] / "prepared", verify=False)
-        export(
-            {name: tensor.numpy() for name, tensor in load_file(next(run.glob("checkpoints/step-*/model.*"))).items()},
-            heads=SIZES["PAPER"].heads,
-            source_symbols=prepared.other.symbols,
-            target_symbols=prepared.pivot.symbols,
-            folder=folder,
-            quantization=None if quantization == "float32" else quantization,
-        )
-    return folder
+    return exported(run, quantization) / "model"
 
 
 def sources(folder: Path) -> list[list[str]]:

@@ -62,3 +62,5 @@ def test_what_the_library_refuses_is_a_mistake_in_the_settings() -> None:
         built({"gate": {"threshold": -1}})
     with pytest.raises(ConfigError, match=r"curriculum: benchmark losses \(L\*\) for CompetenceGate: nothing for"):
         built({}, benchmark=None)
+    with pytest.raises(ConfigError, match="curriculum: the competence gate needs a language graph"):
+        CurriculumSection().build(None, sizes=SIZES, benchmark=None)

@@ -171,6 +171,18 @@ def test_a_mistake_in_a_recipe_is_told(tmp_path: Path, change: str, message: str
     assert message in str(error.value)
 
 
+def test_what_a_whole_section_has_wrong_is_told_in_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(json.dumps(MINIMAL))
+    for change, message in (
+        ("data.direction=many-to-many", "data.direction many-to-many needs vocabulary.joint: true"),
+        ("data.low_resource=[tur]", "data must not name a language twice: tur"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            load_recipe(str(path), [change])
+        assert str(error.value) == f"{path}: {message}"
+
+
 def test_no_language_at_all_is_refused() -> None:
     with pytest.raises(ValueError, match="must name at least one language"):
         Recipe.model_validate(MINIMAL | {"data": MINIMAL["data"] | {"high_resource": [], "low_resource": []}})

@@ -94,6 +94,24 @@ def test_the_bitext_models_are_scored_as_one_system(tmp_path: Path) -> None:
     assert "bitext/glg: no checkpoint yet; train it first" in missing.stderr
 
 
+@pytest.mark.slow
+def test_languages_of_one_kind_train_where_no_gate_asks_for_a_graph(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE.format(folder=tmp_path, direction="many-to-one"))
+    (tmp_path / "losses.json").write_text(json.dumps({"version": 1, "losses": {"tur": 4.0, "por": 4.0}}))
+    settings = ["data.low_resource=[]", f"benchmark.file={tmp_path}/losses.json", "training.max_steps=20"]
+    refused = cclm("run", str(recipe), *settings)
+    assert refused.returncode == 2
+    assert "language graph: low_resource: no language" in refused.stderr
+    (tmp_path / "work" / "graph.json").write_text("of other languages")
+    done = cclm("run", str(recipe), *settings, "curriculum={gate: {name: all}, sampler: {name: temperature}}")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "work" / "graph.json").exists()
+    scores = json.loads((tmp_path / "work" / "runs" / "small" / "scores.json").read_text())
+    assert (set(scores["languages"]), scores["means"]["lrl"]) == ({"tur", "por"}, None)
+
+
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     for verb in ("translate", "score"):
         result = cclm(verb, str(tmp_path))

@@ -122,7 +122,9 @@ def _explain(details: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "literal_error":
         return f"{where} must be one of {context['expected'].replace(' or ', ', ')}; got {given!r}"
     message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return f"{where} {message[0].lower()}{message[1:]}; got {given!r}"
+    said = f"{where} {message[0].lower()}{message[1:]}".lstrip()
+    # What a whole section has wrong is in the message; the section itself would bury it.
+    return said if kind == "value_error" and isinstance(given, dict) else f"{said}; got {given!r}"
 
 
 def _place(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str]]:

@@ -39,6 +39,13 @@ def test_a_bitext_model_a_language_is_trained_once(folder: Path, data: Prepared)
     content = json.loads((folder / "work" / "benchmark.json").read_text())
     assert content["version"] == 1
     assert content["fingerprint"] == fingerprint(settings, data)
+    (folder / "work" / "benchmark.json").write_text("{")  # damaged: the models are still there
+    assert benchmark(settings, data, say=told.append) == losses
+    told.clear()
+    other = recipe(folder, "benchmark.max_steps=10", "training.learning_rate=0.02")
+    assert benchmark(other, data, say=told.append) != losses
+    why = "as it was made with other settings (recipe.training.learning_rate: 0.01 -> 0.02)"
+    assert [line for line in told if "anew" in line] == [f"bitext {name}: trained anew, {why}" for name in losses]
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ system:
 
 test: $(VENV)/dev.stamp $(CORE)/core.stamp system
 	$(CORE)/bin/python -m pytest -q tests/curriculum
-	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=20 --cov --cov-report=term:skip-covered
 	$(BIN)/python -m coverage report --include='*/cclm/curriculum/*,*/cclm/chance.py' --fail-under=100
 
 quick: $(VENV)/dev.stamp

@@ -319,7 +319,11 @@ def test_an_interrupted_prepare_leaves_nothing_half_done(tmp_path: Path, number:
         while not list((tmp_path / "work").glob(".prepared-*/models")) and process.poll() is None:
             time.sleep(0.05)
         os.kill(process.pid, number)
-        _, stderr = process.communicate(timeout=60)
+        try:
+            _, stderr = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()  # or leaving the block would wait for ever
+            raise
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
     assert "Traceback" not in stderr
     assert not (tmp_path / "work" / "prepared").exists()

@@ -170,9 +170,7 @@ def _wait_for(log: Path, length: float, pid: int) -> None:
 def test_told_to_stop_it_saves_and_goes_on_to_the_same_bytes(runs: Runs, name: str, moment: str) -> None:
     whole, settings = "whole", []  # type: tuple[str, list[str]]
     if moment.startswith("bleu"):  # of the second language in the second validation
-        whole, settings = "whole-bleu", ["training.select_on=bleu", "training.max_steps=24"]
-        if not runs.folder(whole).exists():
-            assert runs.train(whole, *settings).code == 0
+        whole, settings = translating(runs)
     run = f"{name}-{moment[:4]}"
     stopped = runs.train(run, *settings, fault=f"{moment},{name}")
     assert stopped.code == {"SIGTERM": 143, "SIGINT": 130}[name], stopped.output
@@ -183,6 +181,23 @@ def test_told_to_stop_it_saves_and_goes_on_to_the_same_bytes(runs: Runs, name: s
     assert waiting is None or progress["due"][0] == waiting  # it was in the middle of that
     assert runs.train(run, *settings).code == 0
     assert runs.result(run) == runs.result(whole)
+
+
+@pytest.mark.slow
+def test_killed_while_it_translates_it_goes_on_to_the_same_bytes(runs: Runs) -> None:
+    whole, settings = translating(runs)
+    assert runs.train("killed-bleu", *settings, fault="bleu,6,SIGKILL").code == -signal.SIGKILL
+    assert runs.train("killed-bleu", *settings).code == 0
+    assert runs.result("killed-bleu") == runs.result(whole)
+    assert not list(runs.folder("killed-bleu").glob("ctranslate2*"))
+
+
+def translating(runs: Runs) -> tuple[str, list[str]]:
+    """A whole run that measures BLEU, and its settings."""
+    whole, settings = "whole-bleu", ["training.select_on=bleu", "training.max_steps=24"]
+    if not runs.folder(whole).exists():
+        assert runs.train(whole, *settings).code == 0
+    return whole, settings
 
 
 def _newest(checkpoints: Path, file: str) -> Path:

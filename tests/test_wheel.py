@@ -13,7 +13,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SMALL = ["data.high_resource=[por]", "data.low_resource=[glg]", "vocabulary.pieces=200", "graph.k=100"]
 SMALL += ["model={layers: 1, heads: 2, width: 16, feed_forward: 16, dropout: 0.1}", "translation.beam=1"]
-SMALL += ["training.max_steps=4", "training.validate_every=2", "training.warmup=2", "curriculum.every=2"]
+SMALL += [
+    "benchmark.max_steps=4",
+    "training.max_steps=4",
+    "training.validate_every=2",
+    "training.warmup=2",
+    "curriculum.every=2",
+]
 
 
 @pytest.fixture(scope="module")

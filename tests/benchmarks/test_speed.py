@@ -216,7 +216,8 @@ def test_the_benchmark_of_training_prints_its_table(tmp_path: Path) -> None:
     assert row.startswith("| TINY fp32 | loop | "), result.stderr
     ours, theirs = (int(cell.replace(",", "")) for cell in row.split(" | ")[2:4])
     assert min(ours, theirs) > 0
-    assert "1,0" in row.split(" | ")[7]  # real tokens a step: about 1,024
+    steps = [int(cell.replace(",", "")) for cell in row.split(" | ")[7].split(" / ")]
+    assert all(600 < tokens < 1500 for tokens in steps)  # about 1,024; a short window holds few of them
 
 
 def test_the_table_and_picture_of_growth_have_every_case() -> None:

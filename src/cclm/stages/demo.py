@@ -16,7 +16,7 @@ from cclm.experiments.benchmark import benchmark, bitext_folder, bitext_recipe
 from cclm.experiments.trainings import Training, side_by_side
 from cclm.recipe import Recipe, load_recipe
 from cclm.report.matrix import similarity_table
-from cclm.stages.evaluate import run_report, run_score
+from cclm.stages.evaluate import Evaluation, run_report
 from cclm.stages.graph import language_graph
 from cclm.stages.prepare import prepared_data
 from cclm.stages.train import run_folder
@@ -56,7 +56,8 @@ def run(overrides: Iterable[str] = ()) -> Path:
     stages.begin("test", "translating and scoring the test sets of all three")
     runs = {name: run_folder(each) for name, each in recipes.items()}
     folders = {"bitext": bitext_folder(recipe), "proportional": runs["proportional"], "CCL-M avg": runs["ccl-m-avg"]}
-    scores = {name: run_score(folder, quiet=True) for name, folder in folders.items()}
+    evaluations = {name: Evaluation(folder) for name, folder in folders.items()}
+    scores = {name: evaluation.scored() or evaluation.score() for name, evaluation in evaluations.items()}
     page = run_report(runs["ccl-m-avg"])
     stages.end()
     sizes = {lang: counts["train"] for lang, counts in prepared.sizes.items()}

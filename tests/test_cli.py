@@ -46,6 +46,15 @@ def test_wrong_usage_ends_with_2_and_a_message(arguments: list[str], message: st
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("missing", ["sentencepiece", "sacrebleu", "ctranslate2"])
+def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(missing: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; from cclm.cli import main; main()"
+    command = [sys.executable, "-c", program, "score", "."]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr == f"cclm: this command needs {missing}: pip install 'ccl-m[train]'\n"
+
+
 def test_an_interrupt_ends_with_130() -> None:
     command = [sys.executable, "-m", "cclm", "simulate", "thousand", "curriculum.every=10"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:

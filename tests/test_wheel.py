@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SMALL = ["data.high_resource=[por]", "data.low_resource=[glg]", "vocabulary.pieces=200", "graph.k=100"]
+SMALL = ["data.high_resource=[aze]", "data.low_resource=[bel]", "vocabulary.pieces=200", "graph.k=100"]
 SMALL += ["model={layers: 1, heads: 2, width: 16, feed_forward: 16, dropout: 0.1}", "translation.beam=1"]
 SMALL += [
     "benchmark.max_steps=4",
@@ -79,6 +79,6 @@ def test_a_recipe_goes_from_text_to_report_in_an_environment_of_its_own(installe
     assert "<script>" in (tmp_path / "here" / "runs" / "phrasebook" / "report.html").read_text()
     translated = run(
         installed, tmp_path, "python", "-c",
-        "import cclm; print(len(cclm.load('here/runs/phrasebook').translate(['Boa noite.'], source='por')))",
+        "import cclm; print(len(cclm.load('here/runs/phrasebook').translate(['Sabahınız xeyir.'], source='aze')))",
     )  # fmt: skip
     assert translated == "1\n"

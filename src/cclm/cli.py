@@ -311,6 +311,10 @@ def recipes(name: str | None) -> None:
         raise ConfigError(f"no recipe {name!r}; there are {', '.join(texts)}")
 
 
+TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2"}
+"""What the extra of this name brings."""
+
+
 def main() -> None:
     """The `cclm` command: errors of the user's are told in a line or two, without a traceback."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves by the same door as an error: files are cleaned up
@@ -325,6 +329,14 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _end(f"{error.filename}: {error.strerror}", 1)
+    except ModuleNotFoundError as error:
+        if error.name not in TRAIN:
+            raise
+        _end(f"this command needs {error.name}: pip install 'ccl-m[train]'", 1)
     except (KeyboardInterrupt, click.Abort):
         _end("interrupted", 130)
 

@@ -93,6 +93,7 @@ def test_parameters_are_those_of_the_model(folder: Path, changes: list[str]) -> 
     assert parameters(settings, None) >= parameters(settings, data)  # the text supports no more pieces than asked for
 
 
+@pytest.mark.slow
 def test_of_a_run_that_is_there_the_rest_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = folder / "losses.json"
     table.write_text(json.dumps({"version": 1, "losses": dict.fromkeys(("tur", "por", "aze", "glg"), 4.0)}))
@@ -114,6 +115,7 @@ def test_of_a_run_that_is_there_the_rest_is_told(folder: Path, capsys: pytest.Ca
         dry_run(recipe(folder, *changes, "model.width=32"), "run", as_json=True)
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_losses_that_it_was_begun_with(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, losses = trained_run(folder), dict.fromkeys(("tur", "por", "aze", "glg"), 4.0)
     longer = recipe(folder, "training.max_steps=35")  # of the bitext models, too: but they are not trained again
@@ -131,6 +133,7 @@ def cclm(*arguments: str) -> str:
     return subprocess.run([sys.executable, "-m", "cclm", *arguments], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_the_commands_tell_it_to_people_and_to_programs(tmp_path: Path) -> None:
     work = f"work={tmp_path}/work"
     told = cclm("run", "phrasebook", work, "--dry-run")

@@ -18,6 +18,7 @@ def run(tmp_path: Path) -> Path:
     return trained_run(tmp_path, "training.max_steps=2", "training.validate_every=1")
 
 
+@pytest.mark.slow
 def test_translations_and_scores_hold_until_something_changes(run: Path) -> None:
     evaluation = Evaluation(run)
     assert evaluation.translated() is None
@@ -48,6 +49,7 @@ def test_translations_and_scores_hold_until_something_changes(run: Path) -> None
     assert json.loads(mark.read_text())["checkpoint"].startswith("step-00000001 ")
 
 
+@pytest.mark.slow
 def test_text_that_has_changed_or_is_not_there_is_told(run: Path) -> None:
     path = run.parent.parent.parent / "text" / "aze.test.tsv"
     path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")

@@ -64,6 +64,7 @@ def by_hand(run: Path, texts: list[str], subwords: str, tag: str | None, start: 
     return found
 
 
+@pytest.mark.slow
 def test_translations_are_those_of_ctranslate2_by_hand(into_english: Path, both_ways: Path) -> None:
     model = cclm.load(into_english)
     found = model.translate(TEXTS, source="aze", target="eng")
@@ -110,6 +111,7 @@ def test_one_text_is_no_list_of_texts(into_english: Path) -> None:
         cclm.load(into_english).translate("su", source="aze")
 
 
+@pytest.mark.slow
 def test_a_text_that_is_too_long_is_refused_by_its_number(into_english: Path, both_ways: Path) -> None:
     model = cclm.load(into_english)
     assert len(model.translate(["1 " * 340], source="aze")) == 1
@@ -146,6 +148,7 @@ def test_an_export_is_made_once_and_again_for_other_weights(into_english: Path, 
     assert [path.name for path in folder.parent.iterdir()] == ["float32"]
 
 
+@pytest.mark.slow
 def test_int8_is_compared_with_float32_and_that_is_told(
     into_english: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +200,7 @@ def translated(*arguments: str | Path, text: bytes = b"") -> subprocess.Complete
     return subprocess.run(command(*arguments), input=text, capture_output=True, check=False)
 
 
+@pytest.mark.slow
 def test_lines_go_in_and_come_out_in_order(into_english: Path, tmp_path: Path) -> None:
     text = "".join(line + "\n" for line in TEXTS).encode()
     done = translated(into_english, "--source", "aze", "--target", "eng", text=text)
@@ -240,6 +244,17 @@ def test_a_missing_file_is_told(into_english: Path, tmp_path: Path) -> None:
     assert b"none.txt: No such file or directory" in done.stderr
 
 
+@pytest.mark.slow
+def test_a_place_that_cannot_be_written_to_is_told(into_english: Path, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "copy"
+    shutil.copytree(into_english, run, ignore=shutil.ignore_patterns("translations"))
+    (tmp_path / "prepared").symlink_to(into_english.parent.parent / "prepared")
+    (run / "translations").write_text("a file in the place of a folder")
+    done = translated(run)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode() == f"cclm: {run}/translations: File exists\n"
+
+
 def test_an_export_that_is_there_is_used_without_torch(into_english: Path) -> None:
     cclm.load(into_english)
     program = "import sys, cclm; cclm.load(sys.argv[1]).translate(['su'], 'aze'); print('torch' in sys.modules)"
@@ -252,7 +267,7 @@ def test_an_export_that_is_there_is_used_without_torch(into_english: Path) -> No
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(into_english: Path, tmp_path: Path) -> None:
     peaks = []
-    for lines in (10_000, 60_000):
+    for lines in (4_000, 24_000):  # two chunks, and twelve
         (tmp_path / "in.txt").write_text("su\n" * lines)
         arguments = ["--source", "aze", "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt"]
         process = subprocess.Popen(command(into_english, *arguments))

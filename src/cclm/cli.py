@@ -213,16 +213,49 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
 @cli.command()
 @RUN
 @SPLIT
+@click.option(
+    "--scorer", "scorers", multiple=True, metavar="NAME=COMMAND", help="A program that scores too; repeatable."
+)
 @JSON
-def score(run: Path, split: str, as_json: bool) -> None:
-    """Scores the translations of RUN: SacreBLEU and chrF a language, with intervals; writes RUN/scores.json."""
+def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
+    """Scores the translations of RUN: SacreBLEU and chrF a language, with intervals; writes RUN/scores.json.
+
+    Out of one language, or between many, the share of translations in another language than asked for stands beside
+    them. A scorer gets segments as JSON lines and answers a score for each; docs/scoring.md has the protocol:
+
+    \b
+      cclm score work/phrasebook/runs/phrasebook --scorer comet="comet-env/bin/python comet_scorer.py"
+    """
     import json
 
     from cclm.stages import evaluate as stage
+    from cclm.stages.more_scores import scorers_of
 
-    scores = stage.run_score(run, split, quiet=as_json)
+    scores = stage.run_score(run, split, scorers=scorers_of(scorers), quiet=as_json)
     if as_json:
         click.echo(json.dumps(scores, ensure_ascii=False))
+
+
+@cli.command()
+@click.argument("runs", nargs=-1, metavar="RUN RUN...", type=click.Path(file_okay=False, path_type=Path))
+@SPLIT
+@click.option("--metric", type=click.Choice(["bleu", "chrf"]), default="bleu", show_default=True)
+@click.option(
+    "--samples", type=click.IntRange(100), default=2000, show_default=True, help="Resamples of the bootstrap."
+)
+@JSON
+def compare(runs: Sequence[Path], split: str, metric: Any, samples: int, as_json: bool) -> None:
+    """Compares runs with the first RUN, sentence by sentence: differences, 95 % intervals and p values.
+
+    What is resampled is the test sentences of each language, the same for both runs; the means over all languages, HRLs
+    and LRLs have an interval too. The folder of the bitext runs is a system like any other. What is not translated yet
+    is translated first. Says in a sentence what may be concluded; from one seed that is nothing about a method.
+    """
+    if len(runs) < 2:
+        raise click.UsageError("give two runs or more: the first is what the others are compared with")
+    from cclm.stages import compare as stage
+
+    stage.run(runs, split, metric=metric, samples=samples, as_json=as_json)
 
 
 @cli.command()

@@ -5,12 +5,14 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sacrebleu
+from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+MetricName = Literal["bleu", "chrf"]
 VERSION = 1
 DIGITS = 10
 """Of a confidence interval: SacreBLEU gives it only as text."""
@@ -51,7 +53,7 @@ def bleu(hypotheses: list[str], references: list[str]) -> float:
     """BLEU alone, computed as in `score`."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
-    return float(_bleu().corpus_score(hypotheses, [references]).score)
+    return float(metric_named("bleu").corpus_score(hypotheses, [references]).score)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -69,8 +71,8 @@ def _scores(
     hypotheses: list[str], references: list[str], *, bootstrap: int, seed: int
 ) -> tuple[dict[str, float], dict[str, str]]:
     """The scores of one language, and the signatures of its metrics."""
-    by_words, chrf = _bleu(), CHRF()
-    with _seed(seed):
+    by_words, chrf = metric_named("bleu"), metric_named("chrf")
+    with sacrebleu_seed(seed):
         bleu_score = by_words.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
     chrf_score = chrf.corpus_score(hypotheses, [references])
     signatures = {"bleu": str(by_words.get_signature()), "chrf": str(chrf.get_signature())}
@@ -86,12 +88,13 @@ def _scores(
     return scores, signatures
 
 
-def _bleu() -> BLEU:
-    return BLEU(tokenize="13a", lowercase=False)
+def metric_named(name: MetricName) -> Metric:
+    """A metric of SacreBLEU's, with the settings of all our scores."""
+    return BLEU(tokenize="13a", lowercase=False) if name == "bleu" else CHRF()
 
 
 @contextmanager
-def _seed(seed: int) -> Iterator[None]:
+def sacrebleu_seed(seed: int) -> Iterator[None]:
     """SacreBLEU takes the seed of its bootstrap from the environment alone."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)

@@ -163,8 +163,9 @@ def _others(run: Path, own: Path) -> dict[str, dict[str, Any]]:
 
 
 def _comparable(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """The signature but for the checkpoint: metrics, test set, beam."""
-    return {name: value for name, value in scores["signature"].items() if name != "checkpoint"}
+    """The signature but for the checkpoint and for scores that not every run has: metrics, test set, beam."""
+    own = ("checkpoint", "off_target", "scorers")
+    return {name: value for name, value in scores["signature"].items() if name not in own}
 
 
 def _passages(folder: Path) -> Iterator[Passage]:

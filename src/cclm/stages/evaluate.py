@@ -2,12 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from cclm.config import ConfigError
 from cclm.data.cleaning import clean
@@ -22,7 +19,9 @@ from cclm.report.run_data import run_data
 from cclm.report.run_files import read_run
 from cclm.stages.directory import best_of, is_bitext, recipe_of, tasks_of, weights_of
 from cclm.stages.exported import load
+from cclm.stages.more_scores import add_external, add_off_target, keep_external
 from cclm.stages.progress import shown
+from cclm.stages.score_table import print_scores
 from cclm.training.tasks import Task
 from cclm.translation.model import Model
 from cclm.whole import write_if_changed, write_whole
@@ -81,17 +80,33 @@ class Evaluation:
         write_whole(self._mark, json.dumps(made_from, indent=1) + "\n")
         return self._files()
 
-    def score(self) -> dict[str, Any]:
-        """Writes scores.json; a split that is not translated yet is translated first."""
+    def lines(self) -> dict[str, tuple[list[str], list[str], list[str]]]:
+        """Translations, references and sources of every task; what is not translated yet is translated first."""
         if self.translated() is None:
             self.translate()
-        systems = {
-            name: (read_lines(self._file(task)), read_lines(self._file(task, "reference")))
+        return {
+            name: (self._read(task), self._read(task, "reference"), self._read(task, "source"))
             for name, task in self.tasks.items()
         }
+
+    def groups(self) -> tuple[list[str], list[str]]:
+        """The tasks of HRLs, and those of LRLs."""
         hrls = [name for name, task in self.tasks.items() if task.language in self.recipe.data.high_resource]
-        scores = score(systems, high_resource=hrls, low_resource=[name for name in self.tasks if name not in hrls])
+        return hrls, [name for name in self.tasks if name not in hrls]
+
+    def score(self, scorers: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Writes scores.json, with the scores of other programs (name: command) beside ours.
+
+        What such programs have given to the same translations before is kept.
+        """
+        before, lines = self.scored() or {}, self.lines()
+        hrls, lrls = self.groups()
+        systems = {name: (translations, references) for name, (translations, references, _) in lines.items()}
+        scores = score(systems, high_resource=hrls, low_resource=lrls)
         scores["signature"] |= self.made_from()
+        add_off_target(scores, self.recipe.data, self.tasks, lines)
+        keep_external(scores, before)
+        add_external(scores, scorers or {}, self.tasks, lines)
         text = json.dumps(scores, indent=1, ensure_ascii=False, allow_nan=False)
         write_whole(self.run / "scores.json", text + "\n")
         return scores
@@ -115,6 +130,9 @@ class Evaluation:
     def _mark(self) -> Path:
         """The file that says what the translations are made from; it is there only when they all are."""
         return self.run / "translations" / f"{self.split}.json"
+
+    def _read(self, task: Task, kind: str = "") -> list[str]:
+        return read_lines(self._file(task, kind))
 
     def _files(self) -> list[Path]:
         return [self._file(task) for task in self.tasks.values()]
@@ -160,25 +178,14 @@ def run_translate(run: Path, split: str = "test") -> list[Path]:
     return Evaluation(run, split).translate()
 
 
-def run_score(run: Path, split: str = "test", *, quiet: bool = False) -> dict[str, Any]:
+def run_score(
+    run: Path, split: str = "test", *, scorers: Mapping[str, str] | None = None, quiet: bool = False
+) -> dict[str, Any]:
     """Scores the translations of a split, translated first if they are not there; writes scores.json."""
-    scores = Evaluation(run, split).score()
+    scores = Evaluation(run, split).score(scorers)
     if not quiet:
         print_scores(scores)
     return scores
-
-
-def print_scores(scores: dict[str, Any]) -> None:
-    """The scores as a table."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for head in ("", "BLEU", "95 %", "chrF"):
-        table.add_column(head, justify="right" if head else "left")
-    for name, row in scores["languages"].items():
-        interval = f"{row['bleu_low']:.1f}-{row['bleu_high']:.1f}"
-        table.add_row(name, f"{row['bleu']:.1f}", interval, f"{row['chrf']:.1f}")
-    for name, value in scores["means"].items():
-        table.add_row(name, "-" if value is None else f"{value:.1f}", style="dim")
-    Console().print(table)
 
 
 def run_report(run: Path) -> Path:

@@ -8,8 +8,9 @@ from typing import TypeVar
 from cclm.data.prepare import current
 from cclm.experiments.benchmark import benchmark, write_recipe
 from cclm.recipe import Recipe
-from cclm.stages.evaluate import Evaluation, print_scores, reported, run_report
+from cclm.stages.evaluate import Evaluation, reported, run_report
 from cclm.stages.prepare import plan, prepared_data
+from cclm.stages.score_table import print_scores
 from cclm.stages.train import (
     as_one,
     draw,

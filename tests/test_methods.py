@@ -50,7 +50,6 @@ def test_every_gate_can_be_named(gate: dict[str, Any], expected: str) -> None:
         ({"name": "chi-square", "loss": "dev"}, "ChiSquare(rho=0.05, loss='dev', floor=0.2, ema=0.1, epoch=1)"),
         ({"name": "multidds"}, "RewardActor(reward='multidds', learning_rate=0.0001, inner_steps=200, every=10)"),
         ({"name": "multidds-s", "every": 1}, "RewardActor(reward='multidds-s'"),
-        ({"name": "multiuat"}, "RewardActor(reward='multiuat'"),
     ],
 )
 def test_every_sampler_can_be_named(sampler: dict[str, Any], expected: str) -> None:

@@ -288,6 +288,51 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool,
 
 
 @cli.command()
+@RECIPE
+@OVERRIDES
+@click.option("--threshold", "thresholds", type=click.FloatRange(0), multiple=True, help="Default: 0.5, 0.6 ... 1.0.")
+@click.option("--aggregate", "aggregates", type=click.Choice(["max", "avg"]), multiple=True, help="Default: both.")
+@click.option("--rival", type=click.Path(file_okay=False, path_type=Path), help="A run to draw across the figure.")
+@click.option("--at-once", type=click.IntRange(1), help="Trainings side by side (default: one a core).")
+def sweep(recipe: str, overrides: Sequence[str], thresholds: Sequence[float], aggregates: Any, **options: Any) -> None:
+    """Trains RECIPE with every threshold and both ways to evaluate HRLs; chooses by weighted dev loss (Figure 2).
+
+    Runs that decide alike are trained once: each comes out as if it had been trained by itself, at a fraction of the
+    steps. Writes WORK/sweeps/NAME; interrupted anywhere, the same command goes on.
+
+    \b
+      cclm sweep phrasebook
+      cclm sweep phrasebook --threshold 0.7 --threshold 0.9 --aggregate avg
+    """
+    from cclm.recipe import load_recipe
+    from cclm.stages import sweep as stage
+
+    grid = (thresholds or stage.THRESHOLDS, aggregates or stage.AGGREGATES)
+    click.echo(stage.run(load_recipe(recipe, overrides), *grid, **options))
+
+
+@cli.command()
+@click.argument("study")
+@OVERRIDES
+@click.option("--at-once", type=click.IntRange(1), help="Trainings side by side (default: one a core).")
+def study(study: str, overrides: Sequence[str], at_once: int | None) -> None:
+    """Trains every arm of STUDY with every seed, everything else equal; translates, scores and compares them.
+
+    STUDY is a YAML file, or one that comes with cclm: paper, phrasebook, phrasebook-exploratory. What is asked stands
+    in it before the first run; all else is told as exploratory. A trial that fails is marked and the others go on; the
+    same command does what is missing. Writes WORK/studies/NAME.
+
+    \b
+      cclm study phrasebook
+      cclm study paper recipe=ted8-diverse-o2m changes.data.path=ted/ seeds=[1,2,3]
+    """
+    from cclm.stages import study as stage
+    from cclm.study import load_study
+
+    click.echo(stage.run(load_study(study, overrides), at_once))
+
+
+@cli.command()
 @OVERRIDES
 def demo(overrides: Sequence[str]) -> None:
     """All of it on the built-in corpus, in minutes and with nothing to download.

@@ -88,6 +88,16 @@ def override(content: Mapping[str, Any], changes: Iterable[str]) -> dict[str, An
     return changed
 
 
+def with_values(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with other values: `a.b: value`, or for a section `a: {b: value}`, of which the rest stays."""
+    changed = dict(content)
+    for path, value in values.items():
+        inner = {f"{path}.{name}": part for name, part in value.items()} if isinstance(value, dict) else {}
+        for place, part in inner.items() if inner and "." not in path else [(path, value)]:
+            _put(changed, place.split("."), part, place)
+    return changed
+
+
 def _put(content: dict[str, Any], keys: list[str], value: Any, path: str) -> None:
     for key in keys[:-1]:
         inner = content.get(key)

@@ -131,10 +131,14 @@ class ChiSquareSection(Section):
 class ActorSection(Section):
     """A sampler that learns from a reward; `every` counts rounds."""
 
-    name: Literal["multidds", "multidds-s", "multiuat"]
+    name: Literal["multidds", "multidds-s"]
     learning_rate: float = 1e-4
     inner_steps: int = 200
     every: int = 10
+    sentences: int = Field(default=8, ge=1)
+    """That a gradient is taken of."""
+    gradients: Literal["pairs", "once"] = "pairs"
+    """pairs: fresh training sentences for every pair of languages, as released; once: a gradient a language."""
 
     def build(self) -> Sampler:
         return RewardActor(self.name, self.learning_rate, self.inner_steps, self.every)

@@ -1,13 +1,13 @@
 """The recipe: one YAML file that says everything about a training, from the text to the beam."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from cclm.config import ConfigError, Section, check, override, parse_yaml, read_yaml
+from cclm.config import ConfigError, Section, check, override, parse_yaml, read_yaml, with_values
 from cclm.data.settings import DataSection, Name, VocabularySection
 from cclm.methods import CurriculumSection
 
@@ -113,18 +113,27 @@ class Recipe(Section):
 
 def built_in_recipes() -> dict[str, str]:
     """The recipes that come with the package: their text by name."""
-    folder = files("cclm") / "recipes"
+    return texts_in("recipes")
+
+
+def texts_in(part: str) -> dict[str, str]:
+    """The YAML files of a folder of the package: their text by name."""
+    folder = files("cclm") / part
     texts = {entry.name.removesuffix(".yaml"): entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
     return {name: texts[name].read_text(encoding="utf-8") for name in sorted(texts)}
 
 
-def load_recipe(name: str, changes: Iterable[str] = ()) -> Recipe:
-    """A built-in recipe or one in a YAML file, with `key=value` changes."""
-    built_in = built_in_recipes()
+def load_recipe(name: str, changes: Iterable[str] = (), *, values: Mapping[str, Any] | None = None) -> Recipe:
+    """A built-in recipe or one in a YAML file, with `key=value` changes, or other values for some keys."""
+    content = read_named("recipe", name, built_in_recipes())
+    return check(Recipe, override(with_values(content, values or {}), changes), name)
+
+
+def read_named(kind: str, name: str, built_in: Mapping[str, str]) -> dict[str, Any]:
+    """The settings in a YAML file, or those of this name that come with the package."""
     if name in built_in:
-        content: Any = parse_yaml(built_in[name], name)
-    elif Path(name).suffix in (".yaml", ".yml") or Path(name).exists():
-        content = read_yaml(Path(name))
-    else:
-        raise ConfigError(f"no recipe {name!r}: give a YAML file or one of {', '.join(built_in)}")
-    return check(Recipe, override(content, changes), name)
+        content: dict[str, Any] = parse_yaml(built_in[name], name)
+        return content
+    if Path(name).suffix in (".yaml", ".yml") or Path(name).exists():
+        return read_yaml(Path(name))
+    raise ConfigError(f"no {kind} {name!r}: give a YAML file or one of {', '.join(built_in)}")

@@ -172,7 +172,7 @@ def test_a_scenario_that_cannot_be_is_refused(name: str, changes: list[str], mes
 
 
 def test_methods_that_need_a_model_are_refused() -> None:
-    with pytest.raises(ConfigError, match="multidds-s is driven by gradients or uncertainty of a model"):
+    with pytest.raises(ConfigError, match="multidds-s is driven by gradients of a model"):
         simulate(quiet("related", "curriculum.sampler={name: multidds-s}"))
 
 

@@ -21,6 +21,9 @@ Ids = NDArray[np.int64]
 Numbers = NDArray[np.int32] | NDArray[np.int64]
 """Of sentences: as narrow as they may be, because there can be millions."""
 
+PADDING, SMALL = 0.1, 512
+"""Of a sample in batches: the share of padding that is too much, and the tokens from which on it matters."""
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -86,10 +89,16 @@ class Batches:
         order, longest = indices[by_length], longest[by_length]
         start = 0
         while start < len(order):
-            costs = longest[start:] * np.arange(1, len(order) - start + 1)
-            size = max(1, int(np.searchsorted(costs, self._budget, side="right")))
+            size = self._fitting(longest[start:])
             yield self.of(order[start : start + size])
             start += size
+
+    def _fitting(self, lengths: Numbers) -> int:
+        """How many of these sentences, the shortest first, make a batch: as the budget allows and little is padding."""
+        costs = lengths * np.arange(1, len(lengths) + 1, dtype=np.int64)
+        padding = costs - np.cumsum(lengths)
+        fits = (costs <= self._budget) & ((padding <= PADDING * costs) | (costs <= SMALL))
+        return len(fits) if fits.all() else max(1, int(np.argmin(fits)))
 
     def in_order(self) -> Iterator[Batch]:
         """Every sentence once, without shuffling: for dev and test sets."""

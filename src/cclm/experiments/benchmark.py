@@ -82,9 +82,9 @@ def benchmark(
     losses = kept(recipe, prepared, say)
     write_recipe(recipe)
     if losses is None:
-        names = list(tasks(recipe.data, prepared))
-        _train_all(recipe, prepared, names, at_once or available_cores(), say, saw)
-        losses = {name: best_loss(folder_of(recipe, name), name) for name in names}
+        trainings = bitext_trainings(recipe, prepared, bitext_folder(recipe), say)
+        _train_all(trainings, at_once or available_cores(), say, saw)
+        losses = {training.name: best_loss(training.folder, training.name) for training in trainings}
         content = {"version": VERSION, "losses": losses, "fingerprint": fingerprint(recipe, prepared)}
         write_whole(_file(recipe), json.dumps(content, indent=1) + "\n")
     return losses
@@ -109,11 +109,12 @@ def _file(recipe: Recipe) -> Path:
     return Path(recipe.work) / "benchmark.json"
 
 
-def write_recipe(recipe: Recipe) -> None:
+def write_recipe(recipe: Recipe, folder: Path | None = None) -> None:
     """The recipe of the bitext models, as a file for their processes and for who translates with them later."""
-    if not recipe.benchmark.file:
-        bitext_folder(recipe).mkdir(parents=True, exist_ok=True)
-        write_if_changed(bitext_folder(recipe) / RECIPE, bitext_recipe(recipe).model_dump_json(indent=1) + "\n")
+    if folder or not recipe.benchmark.file:
+        place = folder or bitext_folder(recipe)
+        place.mkdir(parents=True, exist_ok=True)
+        write_if_changed(place / RECIPE, bitext_recipe(recipe).model_dump_json(indent=1) + "\n")
 
 
 def best_loss(folder: Path, task: str) -> float:
@@ -125,10 +126,17 @@ def best_loss(folder: Path, task: str) -> float:
     return loss
 
 
+def bitext_trainings(recipe: Recipe, prepared: Prepared, folder: Path, say: Callable[[str], object]) -> list[Training]:
+    """The trainings of all bitext models into this folder, which is the recipe's or another seed's."""
+    write_recipe(recipe, folder)
+    names = list(tasks(recipe.data, prepared))
+    for name in names:
+        _remove_outdated(recipe, prepared, folder / name, say)
+    return [Training(name, folder / RECIPE, folder / name, only=name) for name in names]
+
+
 def _train_all(
-    recipe: Recipe,
-    prepared: Prepared,
-    names: list[str],
+    trainings: list[Training],
     at_once: int,
     say: Callable[[str], object],
     saw: Callable[[Training, dict[str, Any]], object],
@@ -140,21 +148,16 @@ def _train_all(
         if event["event"] == "stopped":
             say(f"bitext {training.name}: L* {best_loss(training.folder, training.name):.3f} bits")
 
-    for name in names:
-        _remove_outdated(recipe, prepared, name, say)
-    settings = bitext_folder(recipe) / RECIPE
-    trainings = [Training(name, settings, folder_of(recipe, name), only=name) for name in names]
     failed = side_by_side(trainings, at_once, told)
     if failed:
         raise TrainingError("; ".join(f"bitext model of {name} failed: {why}" for name, why in failed.items()))
 
 
-def _remove_outdated(recipe: Recipe, prepared: Prepared, name: str, say: Callable[[str], object]) -> None:
+def _remove_outdated(recipe: Recipe, prepared: Prepared, folder: Path, say: Callable[[str], object]) -> None:
     """A bitext model of other data or settings serves nobody any more: its place is needed."""
-    folder = folder_of(recipe, name)
     changed = changes(folder, made_from(bitext_recipe(recipe), prepared, None))
     if changed and owner_of(folder) is None:
-        say(f"bitext {name}: trained anew, as it was made with other settings ({changed[0]})")
+        say(f"bitext {folder.name}: trained anew, as it was made with other settings ({changed[0]})")
         shutil.rmtree(folder)
 
 

@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cclm.config import ConfigError
+from cclm.data.errors import DataError
+from cclm.recipe import Recipe
+from cclm.training.errors import Interrupted, TrainingError
+
 PROCESSES = multiprocessing.get_context("forkserver")
 """Each is forked off a process that has loaded torch, which takes seconds, and has done nothing else."""
 PROCESSES.set_forkserver_preload(["cclm.training.session"])
@@ -28,17 +33,40 @@ class Training:
     folder: Path
     only: str | None = None
 
+    def run(self) -> None:
+        """Trains, in a process of its own: one task of the recipe without a curriculum, or all with it."""
+        from cclm.curriculum import LanguageGraph
+        from cclm.data.prepared import Prepared
+        from cclm.experiments.benchmark import kept
+        from cclm.training.session import train
+
+        recipe = self.settings()
+        prepared = Prepared.open(recipe.prepared)
+        if self.only:
+            train(recipe, prepared, None, None, self.folder, only=[self.only])
+        else:
+            graph = LanguageGraph.from_json(recipe.graph_file.read_text(encoding="utf-8"))
+            train(recipe, prepared, graph, kept(recipe, prepared), self.folder)
+
+    def settings(self) -> Recipe:
+        """The recipe as read."""
+        return Recipe.model_validate_json(self.recipe.read_text(encoding="utf-8"))
+
 
 def side_by_side(
-    trainings: Sequence[Training], at_once: int, saw: Callable[[Training, dict[str, Any]], object]
+    trainings: Sequence[Training],
+    at_once: int,
+    saw: Callable[[Training, dict[str, Any]], object],
+    more: Callable[[], Sequence[Training]] = lambda: (),
 ) -> dict[str, str]:
     """Trains them all, `at_once` at a time; gives why some failed. `saw` is told every event of every log.
 
-    One that fails does not stop the others. When this process ends, however, so do they.
+    One that fails does not stop the others. When this process ends, however, so do they. `more` is asked again and
+    again for trainings that have become possible through the others.
     """
     waiting, running, failed = list(trainings), [], {}  # type: list[Training], list[_Process], dict[str, str]
     try:
-        while waiting or running:
+        while (waiting := [*waiting, *more()]) or running:
             while waiting and len(running) < at_once:
                 running.append(_Process(waiting.pop(0)))
             time.sleep(0.1)
@@ -98,7 +126,7 @@ class _Process:
 
 
 def work(training: Training, told: str) -> None:
-    """A training, in its own process: one task of the recipe without a curriculum, or all with it."""
+    """Does a training in this process, which was forked off for it; a failure is told in a line."""
     os.setsid()  # a terminal's signals reach the parent alone, which passes them on once
     with open(told, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
@@ -106,25 +134,12 @@ def work(training: Training, told: str) -> None:
 
     import torch  # was loaded before this process was forked off, and is nothing for the parent
 
-    from cclm.curriculum import LanguageGraph
-    from cclm.data.prepared import Prepared
-    from cclm.experiments.benchmark import kept
-    from cclm.recipe import Recipe
-    from cclm.training.errors import Interrupted, TrainingError
-    from cclm.training.session import train
-
     torch.set_num_threads(1)
-    recipe = Recipe.model_validate_json(training.recipe.read_text(encoding="utf-8"))
-    prepared = Prepared.open(recipe.prepared)
     try:
-        if training.only:
-            train(recipe, prepared, None, None, training.folder, only=[training.only])
-        else:
-            graph = LanguageGraph.from_json(recipe.graph_file.read_text(encoding="utf-8"))
-            train(recipe, prepared, graph, kept(recipe, prepared), training.folder)
+        training.run()
     except Interrupted as signal:
         sys.exit(128 + signal.number)
-    except TrainingError as error:
+    except (ConfigError, DataError, TrainingError) as error:
         sys.exit(str(error))
 
 

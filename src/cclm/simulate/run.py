@@ -55,8 +55,8 @@ def _observe(curriculum: Curriculum, curves: LearningCurves, step: int) -> None:
 def _check_needs(scenario: Scenario) -> None:
     """Refuses methods whose signal no learning curve can stand in for: gradients need a model."""
     name = scenario.curriculum.sampler.name
-    if name in ("multidds", "multidds-s", "multiuat"):
-        raise ConfigError(f"{name} is driven by gradients or uncertainty of a model; there is none in a simulation")
+    if name in ("multidds", "multidds-s"):
+        raise ConfigError(f"{name} is driven by gradients of a model; there is none in a simulation")
 
 
 def compare_thresholds(

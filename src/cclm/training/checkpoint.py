@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from cclm.training.faults import fault
 from cclm.training.manifest import damage, name_of, sync, write_json, write_manifest
 from cclm.whole import write_whole
 
+FOLLOWERS = "followers.json"
+"""What a checkpoint knows of the trainings that follow this one, if there are any."""
 KEPT = 2
 """Newest checkpoints that stay, beside the best."""
 
@@ -32,6 +34,7 @@ class Checkpoint:
     optimizer: dict[str, torch.Tensor]
     curriculum: dict[str, Any]
     progress: dict[str, Any]
+    followers: dict[str, Any] = field(default_factory=dict)
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, step: int, best: int | None) -> Path:
@@ -47,6 +50,8 @@ def save(folder: Path, checkpoint: Checkpoint, *, step: int, best: int | None) -
         save_file(checkpoint.optimizer, staging / "optimizer.safetensors")
         write_json(staging / "curriculum.json", checkpoint.curriculum)
         write_json(staging / "progress.json", checkpoint.progress)
+        if checkpoint.followers:
+            write_json(staging / FOLLOWERS, checkpoint.followers)
         fault("save:before_manifest")
         write_manifest(staging)
         fault("save:before_rename")
@@ -96,9 +101,15 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(
         model=load_file(path / "model.safetensors"),
         optimizer=load_file(path / "optimizer.safetensors"),
-        curriculum=json.loads((path / "curriculum.json").read_text(encoding="utf-8")),
-        progress=json.loads((path / "progress.json").read_text(encoding="utf-8")),
+        curriculum=_json(path / "curriculum.json"),
+        progress=_json(path / "progress.json"),
+        followers=_json(path / FOLLOWERS) if (path / FOLLOWERS).exists() else {},
     )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def remove_leftovers(folder: Path) -> None:

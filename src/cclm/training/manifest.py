@@ -9,6 +9,8 @@ from typing import Any
 from cclm.data.prepared import sha256
 
 VERSION = 1
+ORIGIN = "origin.json"
+"""In a run directory that came from another: which one, after how many steps; `same` if they never parted."""
 
 
 def name_of(step: int) -> str:
@@ -41,6 +43,13 @@ def damage(path: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return "manifest.json is missing or damaged"
     return None
+
+
+def origin_of(run: Path) -> dict[str, Any]:
+    """Where a run directory that came from another's parted from it; empty for one that stands by itself."""
+    path = run / ORIGIN
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return content
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

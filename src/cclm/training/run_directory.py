@@ -76,7 +76,7 @@ class Log:
     """
 
     def __init__(self, path: Path | None, length: int = 0) -> None:
-        self.follower: Callable[[str, int, dict[str, Any]], object] = lambda event, step, facts: None
+        self.listeners: list[Callable[[str, int, dict[str, Any]], object]] = []
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
         self._kept = path is not None
@@ -91,7 +91,8 @@ class Log:
         line = json.dumps({"event": event, "step": step, **facts}, ensure_ascii=False, allow_nan=False)
         self._file.write(line.encode() + b"\n")
         self._file.flush()
-        self.follower(event, step, facts)
+        for listener in self.listeners:
+            listener(event, step, facts)
 
     def sync(self) -> int:
         """Sees to it that all is on disk, and gives the bytes so far."""

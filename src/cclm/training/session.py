@@ -16,6 +16,7 @@ from cclm import __version__
 from cclm.curriculum import Curriculum, LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
+from cclm.methods import ActorSection
 from cclm.model.transformer import Shape, Transformer
 from cclm.recipe import Recipe
 from cclm.training import checkpoint as checkpoints
@@ -23,10 +24,12 @@ from cclm.training.device import Device, device_of, keep_freed_memory
 from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Bleu, Evaluator
 from cclm.training.faults import fault
+from cclm.training.followers import Followers
 from cclm.training.made_from import FREE, made_from, refuse_changes, write_config
 from cclm.training.manifest import name_of
 from cclm.training.progress import Progress
 from cclm.training.ranks import ALONE, Ranks
+from cclm.training.rewards import Rewards
 from cclm.training.run_directory import Lock, Log, differences
 from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.telling import Telling
@@ -46,14 +49,15 @@ def train(
     ranks: Ranks = ALONE,
     bleu: Bleu | None = None,
     tensorboard: bool = False,
+    followers: Mapping[str, Recipe] | None = None,
 ) -> str:
     """Trains into the run directory, from where it was; gives the reason of the end.
 
     `only` leaves all but these tasks out: the bitext models are trained so, with the vocabularies of all.
     Of several `ranks` only the first owns the directory, writes and tells; the others compute.
     `bleu` translates the dev sets, for a recipe that asks for it; `tensorboard` draws the log into the run directory.
+    `followers` are recipes with other gates: they share this training as long as their curricula decide alike.
     """
-    check_supported(recipe)
     if recipe.training.measures_bleu and bleu is None:
         raise TrainingError("training.bleu: nothing translates here; set it to false, and stop_on, select_on to macro")
     made = tasks(recipe.data, prepared)
@@ -68,7 +72,12 @@ def train(
         with _signals(ranks) as poll:
             measured = bleu if recipe.training.measures_bleu else None
             parts = _parts(recipe, prepared, graph, benchmark, names, device, poll, ranks, measured)
-            return _train(parts, saved, folder, poll, tensorboard=tensorboard and ranks.first)
+            curricula = {
+                name: _curriculum(follower, prepared, graph, benchmark, names)
+                for name, follower in (followers or {}).items()
+            }
+            following = Followers(folder, curricula, saved.followers if saved else {})
+            return _train(parts, saved, folder, poll, following, tensorboard=tensorboard and ranks.first)
 
 
 def _train(
@@ -76,6 +85,7 @@ def _train(
     saved: checkpoints.Checkpoint | None,
     folder: Path,
     poll: Callable[[], None],
+    followers: Followers,
     *,
     tensorboard: bool,
 ) -> str:
@@ -95,26 +105,21 @@ def _train(
         if saved:
             telling.say(f"going on from step {progress.step:,}")
         drawing = TensorBoard(folder, progress.step, telling.say) if tensorboard else None
-        if drawing:
-            log.follower = drawing.follow
-        trainer = Trainer(parts, folder, progress, log, telling)
+        log.listeners += [followers.heard, *([drawing.follow] if drawing else [])]
+        trainer = Trainer(parts, folder, progress, log, telling, followers)
         parts.ranks.wait()  # whoever was slow to set up: from here on every rank answers within a step
         try:
-            return trainer.run(poll)
+            reason = trainer.run(poll)
+            followers.settle()
+            return reason
         except Interrupted:
             trainer.save(logged=False)
             raise
         finally:
             log.close()
+            followers.close()
             if drawing:
                 drawing.close()
-
-
-def check_supported(recipe: Recipe) -> None:
-    """Refuses, before anything is trained, what a recipe may say and the trainer cannot do yet."""
-    sampler = recipe.curriculum.sampler.name
-    if sampler in ("multidds", "multidds-s", "multiuat"):
-        raise TrainingError(f"curriculum.sampler.name: the trainer does not measure what {sampler} needs yet")
 
 
 @contextmanager
@@ -179,8 +184,34 @@ def _parts(
         curriculum=_curriculum(recipe, prepared, graph, benchmark, names),
         train=train,
         evaluator=evaluator,
+        rewards=_rewards(recipe, train, dev, device, poll, ranks),
         dev_sizes={name: batch.sentences for name, batch in dev.items()},
         device=device,
+        ranks=ranks,
+    )
+
+
+def _rewards(
+    recipe: Recipe,
+    train: dict[str, Batches],
+    dev: dict[str, Batches],
+    device: Device,
+    poll: Callable[[], None],
+    ranks: Ranks,
+) -> Rewards | None:
+    """What measures gradients, for a sampler that goes by them."""
+    actor = recipe.curriculum.sampler
+    if not isinstance(actor, ActorSection):
+        return None
+    return Rewards(
+        train,
+        dev,
+        seed=recipe.seed,
+        smoothing=recipe.training.label_smoothing,
+        sentences=actor.sentences,
+        once=actor.gradients == "once",
+        device=device,
+        poll=poll,
         ranks=ranks,
     )
 

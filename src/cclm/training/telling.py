@@ -44,7 +44,7 @@ class Telling:
         self._start = self._last = time.monotonic()
         self._first_step = progress.step
         self._counted = sum(progress.shown.get("tokens", {}).values())  # by an earlier process, since its last line
-        self._spent: dict[str, float] = {"probe": 0.0, "validation": 0.0}
+        self._spent: dict[str, float] = {"probe": 0.0, "reward": 0.0, "validation": 0.0}
         self._line = f"step {progress.step:,}/{max_steps:,}"
 
     def __enter__(self) -> "Telling":
@@ -63,7 +63,7 @@ class Telling:
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Counts the seconds of a probe or a validation."""
+        """Counts the seconds of a probe, of rewards or of a validation."""
         start = time.monotonic()
         yield
         self._spent[what] += time.monotonic() - start

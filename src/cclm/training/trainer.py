@@ -20,8 +20,10 @@ from cclm.training.device import GROWTH, Device
 from cclm.training.errors import TrainingError
 from cclm.training.evaluate import DevLoss, Evaluator, tensors
 from cclm.training.faults import fault
+from cclm.training.followers import Followers
 from cclm.training.progress import ALL_STEPS, Progress
 from cclm.training.ranks import Ranks
+from cclm.training.rewards import Rewards
 from cclm.training.run_directory import Log
 from cclm.training.stopping import better, metric_over, validated
 from cclm.training.telling import Telling
@@ -42,6 +44,7 @@ class Parts:
     curriculum: Curriculum
     train: dict[str, Batches]
     evaluator: Evaluator
+    rewards: Rewards | None
     dev_sizes: dict[str, int]
     device: Device
     ranks: Ranks
@@ -50,9 +53,11 @@ class Parts:
 class Trainer:
     """Trains until it has converged, run out of steps, or been told to stop; it can go on from any checkpoint."""
 
-    def __init__(self, parts: Parts, folder: Path, progress: Progress, log: Log, telling: Telling) -> None:
+    def __init__(
+        self, parts: Parts, folder: Path, progress: Progress, log: Log, telling: Telling, followers: Followers
+    ) -> None:
         self._ = parts
-        self._folder, self._log, self._telling = folder, log, telling
+        self._folder, self._log, self._telling, self._followers = folder, log, telling, followers
         self.progress = progress
         self._settings, self._every = parts.recipe.training, parts.recipe.curriculum.every
 
@@ -192,19 +197,33 @@ class Trainer:
         with self._telling.timed("probe"):
             found = self._.evaluator.probe(self._.model, step, self._.recipe.curriculum.dev_sample)
         fault("probe:measured")
+        signals, dev_loss = self._signals(step), {name: loss.smoothed for name, loss in found.items()}
+        self._followers.part(curriculum, self._checkpoint, step=step, dev_loss=dev_loss, signals=signals)
+        progress.train_nats, progress.train_tokens = {}, {}
+        new = curriculum.observe(step=step, dev_loss=dev_loss, **signals)
+        self._followers.observe(step, dev_loss, signals)
+        told = curriculum.explain()
+        names = ("dev_loss", "competence", "hrls_competence", "weights", "admitted")
+        cosines = {name: found for name, found in signals.items() if name.endswith("gradient_cosine")}
+        self._log.write("probe", step, **{name: told[name] for name in names}, **cosines)
+        fault("probe:logged")
+        self._telling.probed(step, told, progress)
+        self._welcome(step, new)
+
+    def _signals(self, step: int) -> dict[str, Any]:
+        """What the curriculum needs in this round beside the dev losses."""
+        curriculum, progress, rewards = self._.curriculum, self.progress, self._.rewards
         signals: dict[str, Any] = {}
         if "train_loss" in curriculum.needs:
             signals["train_loss"] = {
                 name: nats / progress.train_tokens[name] / math.log(2) for name, nats in progress.train_nats.items()
             }
-        progress.train_nats, progress.train_tokens = {}, {}
-        new = curriculum.observe(step=step, dev_loss=_smoothed(found), **signals)
-        told = curriculum.explain()
-        names = ("dev_loss", "competence", "hrls_competence", "weights", "admitted")
-        self._log.write("probe", step, **{name: told[name] for name in names})
-        fault("probe:logged")
-        self._telling.probed(step, told, progress)
-        self._welcome(step, new)
+        if rewards:
+            with self._telling.timed("reward"):
+                signals |= rewards.signals(
+                    curriculum.needs, self._.model, step, curriculum.admitted, scale=progress.scale
+                )
+        return signals
 
     def _welcome(self, step: int, new: tuple[str, ...]) -> None:
         """Languages that have just been admitted: told with the reason; what stopping waits for starts anew."""
@@ -246,6 +265,7 @@ class Trainer:
         if progress.stop_waited < self._settings.patience:
             return
         remaining = self._.curriculum.admit_remaining()
+        self._followers.admit_remaining()
         if not remaining:
             self._finish(f"no better in {self._settings.patience} validations")
             return
@@ -266,24 +286,25 @@ class Trainer:
         """Writes a checkpoint. One that a signal asked for is no fact of the training and not in its log."""
         if logged:
             self._log.write("saved", self.progress.step)
-        self.progress.log_bytes = self._log.sync()
         if self._.ranks.first:
             checkpoints.save(
                 self._folder / "checkpoints",
-                checkpoints.Checkpoint(
-                    model={name: tensor.contiguous() for name, tensor in self._.model.state_dict().items()},
-                    optimizer=optimizer_tensors(self._.model, self._.optimizer),
-                    curriculum=self._.curriculum.state_dict(),
-                    progress=self.progress.to_dict(),
-                ),
+                self._checkpoint(),
                 step=self.progress.step,
                 best=self.progress.selected_step,
             )
         self._.ranks.wait()
 
-
-def _smoothed(found: dict[str, DevLoss]) -> dict[str, float]:
-    return {name: loss.smoothed for name, loss in found.items()}
+    def _checkpoint(self) -> checkpoints.Checkpoint:
+        """All that there is now."""
+        self.progress.log_bytes = self._log.sync()
+        return checkpoints.Checkpoint(
+            model={name: tensor.contiguous() for name, tensor in self._.model.state_dict().items()},
+            optimizer=optimizer_tensors(self._.model, self._.optimizer),
+            curriculum=self._.curriculum.state_dict(),
+            progress=self.progress.to_dict(),
+            followers=self._followers.state(),
+        )
 
 
 def optimizer_tensors(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

@@ -1,0 +1,146 @@
+"""The rewards of MultiDDS and MultiDDS-S: how well a language's training gradient agrees with the dev gradients.
+
+As released: gradients of a few fresh sentences each, with dropout, over all parameters; every pair of languages gets
+training sentences of its own (n + n x n passes for n languages). `once` takes one gradient a language instead (n + n
+passes, and n gradients in memory): the same expectation with another noise. The released look-ahead step along the
+training language never takes place, so there is none here.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from cclm.chance import key, uniform
+from cclm.data.batches import Batch, Batches
+from cclm.model.loss import losses
+from cclm.model.transformer import Transformer
+from cclm.training.device import Device
+from cclm.training.evaluate import tensors
+from cclm.training.faults import fault
+from cclm.training.ranks import Ranks
+
+MOST_TOKENS = 1200
+"""Of the sentences that a gradient is taken of, padding included; the rest is left out."""
+
+Gradient = list[torch.Tensor]
+
+
+class Rewards:
+    """Measures gradient cosines on the live model and leaves it as it was. `poll` is asked between passes."""
+
+    def __init__(
+        self,
+        train: dict[str, Batches],
+        dev: dict[str, Batches],
+        *,
+        seed: int,
+        smoothing: float,
+        sentences: int,
+        once: bool,
+        device: Device,
+        poll: Callable[[], None],
+        ranks: Ranks,
+    ) -> None:
+        self._train, self._dev = train, dev
+        self._seed, self._smoothing, self._sentences, self._once = seed, smoothing, sentences, once
+        self._device, self._poll, self._ranks = device, poll, ranks
+
+    def signals(
+        self, needs: Collection[str], model: Transformer, step: int, admitted: Sequence[str], *, scale: float
+    ) -> dict[str, Any]:
+        """What of this a round needs. The loss is multiplied by `scale`, which no cosine sees."""
+        found: dict[str, Any] = {}
+        if "gradient_cosine" in needs:
+            found["gradient_cosine"] = self.separate(model, step, admitted, scale)
+        if "summed_gradient_cosine" in needs:
+            found["summed_gradient_cosine"] = self.summed(model, step, admitted, scale)
+        return found
+
+    def separate(
+        self, model: Transformer, step: int, admitted: Sequence[str], scale: float = 1.0
+    ) -> dict[str, dict[str, float]]:
+        """MultiDDS-S: the cosine of each training language's gradient with that of each dev language by itself."""
+        kept = self._kept(model, step, admitted, scale) if self._once else {}
+        rows: list[list[float]] = []
+        for number, of_dev in enumerate(self._dev):
+            self._safe_place(number)
+            row = [0.0] * len(admitted)
+            if self._ranks.takes(number):
+                dev = self._gradient(model, step, ("dev", of_dev), self._dev[of_dev], scale)
+                for place, lang in enumerate(admitted):
+                    mine = kept or {lang: self._fresh(model, step, lang, of_dev, scale)}
+                    row[place] = cosine(mine[lang], dev)
+            rows.append(row)
+        summed = self._ranks.sum(rows)
+        return {
+            lang: {of_dev: row[place] for of_dev, row in zip(self._dev, summed, strict=True)}
+            for place, lang in enumerate(admitted)
+        }
+
+    def summed(self, model: Transformer, step: int, admitted: Sequence[str], scale: float = 1.0) -> dict[str, float]:
+        """MultiDDS: one cosine a training language, with the sum of the gradients of all dev languages."""
+        of_all = self._of_all_dev(model, step, "all", scale) if self._once else None
+        rows: list[list[float]] = []
+        for number, lang in enumerate(admitted):
+            self._safe_place(number)
+            row = [0.0]
+            if self._ranks.takes(number):
+                mine = self._fresh(model, step, lang, "all", scale)
+                row = [cosine(mine, of_all or self._of_all_dev(model, step, lang, scale))]
+            rows.append(row)
+        return {lang: row[0] for lang, row in zip(admitted, self._ranks.sum(rows), strict=True)}
+
+    def _kept(self, model: Transformer, step: int, admitted: Sequence[str], scale: float) -> dict[str, Gradient]:
+        return {lang: self._fresh(model, step, lang, "once", scale) for lang in admitted}
+
+    def _fresh(self, model: Transformer, step: int, lang: str, purpose: str, scale: float) -> Gradient:
+        return self._gradient(model, step, ("train", lang, purpose), self._train[lang], scale)
+
+    def _of_all_dev(self, model: Transformer, step: int, purpose: str, scale: float) -> Gradient:
+        drawn = [(("dev", name, purpose), batches) for name, batches in self._dev.items()]
+        return self._accumulated(model, step, drawn, scale)
+
+    def _gradient(
+        self, model: Transformer, step: int, purpose: tuple[str, ...], batches: Batches, scale: float
+    ) -> Gradient:
+        return self._accumulated(model, step, [(purpose, batches)], scale)
+
+    def _accumulated(
+        self, model: Transformer, step: int, drawn: Iterable[tuple[tuple[str, ...], Batches]], scale: float
+    ) -> Gradient:
+        """The gradient of the summed loss of a few sentences from each of these, one parameter after the other."""
+        model.train()
+        for purpose, batches in drawn:
+            fault("reward")
+            drawing = key(self._seed, "reward", step, *purpose)
+            torch.manual_seed(drawing >> 1)  # of dropout
+            source, target_input, target_output = tensors(self._sample(batches, drawing), self._device.torch)
+            with self._device.autocast():
+                logits = model(source, target_input)
+            loss = losses(logits, target_output, self._smoothing).smoothed
+            (loss * (scale / MOST_TOKENS)).backward()  # type: ignore[no-untyped-call]
+        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        model.zero_grad(set_to_none=True)
+        return found
+
+    def _sample(self, batches: Batches, drawing: int) -> Batch:
+        """A few sentences, drawn with replacement; as many of them as fit."""
+        numbers = [int(uniform(drawing, i) * batches.sentences) for i in range(self._sentences)]
+        while True:
+            batch = batches.of(np.array(numbers, dtype=np.int64))
+            if len(numbers) == 1 or max(batch.source.size, batch.target_output.size) <= MOST_TOKENS:
+                return batch
+            numbers.pop()
+
+    def _safe_place(self, number: int) -> None:
+        if number % self._ranks.world == 0:
+            self._poll()  # every rank is here once a round
+
+
+def cosine(first: Gradient, second: Gradient) -> float:
+    """Of two gradients, all parameters concatenated; 0 where one of them is zero."""
+    across = sum(float((a * b).sum(dtype=torch.float64)) for a, b in zip(first, second, strict=True))
+    lengths = [sum(float((a * a).sum(dtype=torch.float64)) for a in gradient) ** 0.5 for gradient in (first, second)]
+    return across / (lengths[0] * lengths[1]) if all(lengths) else 0.0

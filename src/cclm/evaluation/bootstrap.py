@@ -110,7 +110,7 @@ def _sacrebleu_p(
     if system == baseline:
         return 1.0  # SacreBLEU gives equal systems the smallest p there is
     named: list[tuple[str, Sequence[str]]] = [("baseline", baseline), ("system", system)]
-    metrics = {str(metric): metric_named(metric)}
+    metrics: dict[str, Metric] = {metric: metric_named(metric)}
     with sacrebleu_seed(seed):
         _, results = PairedTest(named, metrics, [references], test_type="bs", n_samples=samples)()
     (found,) = (column[1] for name, column in results.items() if name != "System")

@@ -1,6 +1,7 @@
 """Student's t distribution through the incomplete beta function: what a paired t interval needs, without SciPy."""
 
 import math
+from functools import cache
 
 TERMS = 300
 """Of the continued fraction. It settles after about the square root of the degrees of freedom."""
@@ -17,6 +18,7 @@ def two_sided(t: float, freedom: float) -> float:
     return _incomplete_beta(freedom / (freedom + t * t), t * t / (freedom + t * t), freedom / 2, 0.5)
 
 
+@cache
 def quantile(probability: float, freedom: float) -> float:
     """The t below which this much of the probability lies, by bisection."""
     if not 0 < probability < 1:

@@ -9,6 +9,8 @@ from cclm.report.page import asset, digest
 
 TALL = 40
 """Rows from which a table scrolls under its head."""
+LONG = 36
+"""Letters up to which words in a table stay on one line."""
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -70,7 +72,7 @@ def _table(table: Table) -> Iterator[str]:
     yield f"<thead><tr>{heads}</tr></thead><tbody>"
     for name, *cells in table.rows:
         row = "".join(f"<td{_kind(table, i, cell)}>{_content(cell)}</td>" for i, cell in enumerate(cells, 1))
-        yield f'<tr><th scope="row">{_content(name)}</th>{row}</tr>'
+        yield f'<tr><th scope="row"{_kind(table, 0, name)}>{_content(name)}</th>{row}</tr>'
     yield "</tbody></table></div>"
     if table.note:
         yield f'<p class="quiet">{_plain(table.note)}</p>'
@@ -78,7 +80,11 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _kind(table: Table, column: int, cell: Cell | None = None) -> str:
-    classes = ["words" if column in table.words else "number", *(["strong"] if cell and cell.best else [])]
+    classes = ["words" if column in table.words else "number"]
+    if cell and cell.best:
+        classes.append("strong")
+    if cell and column in table.words and len(cell.text) > LONG:
+        classes.append("long")
     return f' class="{" ".join(classes)}"'
 
 

@@ -32,7 +32,8 @@ STYLE = f"{_rules(1)}\n@media (prefers-color-scheme: dark) {{\n{_rules(2)}\n}}"
 
 def paint(*names: str) -> Style:
     """The class and the attributes that paint an element."""
-    return {"class_": " ".join(f"p-{name}" for name in names)} | {PAINTS[name][0]: PAINTS[name][1] for name in names}
+    style: Style = {PAINTS[name][0]: PAINTS[name][1] for name in names}
+    return style | {"class_": " ".join(f"p-{name}" for name in names)}
 
 
 def text(content: str, x: float, y: float, colour: str = "muted", **style: str | float) -> str:

@@ -5,12 +5,12 @@ from typing import Any
 
 from cclm.report.figure import Style, framed, line, paint, spread, text, ticks
 from cclm.report.study import Study
-from cclm.report.svg import element, plain, shortened
+from cclm.report.svg import element, plain
 from cclm.report.written import interval, signed
 
-WIDTH, LEFT, RIGHT = 780.0, 236.0, 580.0
+WIDTH, LEFT, RIGHT = 800.0, 262.0, 606.0
 ROW, HEAD = 26.0, 30.0
-GROUPS = (("primary", "primary: declared before the run"), ("exploratory", "exploratory"))
+GROUPS = {"primary": "primary: declared before the run", "exploratory": "exploratory"}
 
 Comparison = Mapping[str, Any]
 
@@ -25,10 +25,10 @@ def forest(study: Study) -> str:
         return LEFT + (value - low) * scale
 
     rows, y = [], 6.0
-    for status, title in GROUPS:
+    for status, title in GROUPS.items():
         members = [comparison for comparison in shown if study.status(comparison) == status]
         if members:
-            rows.append(text(title, 8, y + HEAD - 10, font_size=11, letter_spacing="0.03em"))
+            rows.append(text(title, 8, y + HEAD - 10, letter_spacing="0.03em"))
             y += HEAD
         for comparison in members:
             rows += _row(comparison, y + ROW / 2, x, primary=status == "primary")
@@ -48,8 +48,7 @@ def _extent(comparison: Comparison) -> list[float]:
 
 def _row(comparison: Comparison, y: float, x: Any, *, primary: bool) -> list[str]:
     weight: Style = {"font_weight": "600"} if primary else {}
-    pair = f"{comparison['first']} − {comparison['second']}"
-    parts = [text(shortened(pair, 11.3, LEFT - 20), 8, y + 4, "ink", **weight)]
+    parts = [text(_pair(comparison["first"], comparison["second"]), 8, y + 4, "ink", **weight)]
     low, high, mean = comparison.get("low"), comparison.get("high"), comparison["mean"]
     if low is not None and high is not None:
         parts.append(
@@ -61,6 +60,15 @@ def _row(comparison: Comparison, y: float, x: Any, *, primary: bool) -> list[str
     parts.append(_diamond(x(mean), y, primary=primary))
     label = signed(mean) + (f"  [{interval(low, high)}]" if low is not None else "")
     return [*parts, text(label, RIGHT + 14, y + 4, "ink" if primary else "muted", **weight)]
+
+
+def _pair(first: str, second: str) -> str:
+    """Both names as far as there is room, the longer one cut in its middle: names of a family differ at their ends."""
+    room = 36 - len(" − ")
+    half = max(room // 2, room - min(len(first), len(second)))
+    return " − ".join(
+        name if len(name) <= half else f"{name[: half // 2]}…{name[-(half // 2 - 1) :]}" for name in (first, second)
+    )
 
 
 def _diamond(x: float, y: float, *, primary: bool) -> str:

@@ -6,12 +6,13 @@ from typing import Any
 from cclm.report.document import Block, Cell, Figure, Section, Table, Words
 from cclm.report.forest import forest
 from cclm.report.study import METRICS, Study
-from cclm.report.written import chance, interval, signed
+from cclm.report.written import chance, count, interval, signed
 
 ENOUGH_SEEDS = 5
-OVER = {"all": "all", "hrl": "HRLs", "lrl": "LRLs"}
+OVER = {"all": "all languages", "hrl": "the HRLs", "lrl": "the LRLs"}
+INTERVAL = "95\u00a0% interval"
 READING = (
-    "Diamond: mean over seeds, full where the comparison was declared before the run. Line: 95 % interval of the"
+    "Diamond: mean over seeds, full where the comparison was declared before the run. Line: 95\u00a0% interval of the"
     " paired t-test over seeds. Small dots: the seeds."
 )
 
@@ -55,34 +56,37 @@ def _primary_table(study: Study) -> Table:
         ]
         for one in study.primary
     ]
-    head = ("first − second", study.endpoint_name, "95 % interval", "p", "p, Holm")
-    declared = "declared before the run" if len(rows) == 1 else f"the {len(rows)} declared before the run"
-    note = f"p, Holm: adjusted for all primary comparisons ({declared}). Differences are paired by seed."
+    head = ("first − second", study.endpoint_name, INTERVAL, "p", "p, Holm")
+    note = f"Differences are paired by seed. p, Holm: adjusted for {count(len(rows), 'primary comparison')}."
     return Table(f"Primary comparisons, mean {study.endpoint_name} over all languages", head, rows, note)
 
 
 def differences(study: Study) -> Section:
-    """Every comparison of the study with the difference of each seed."""
-    seeds = sorted({seed for one in study.comparisons for seed in one["differences"]}, key=_by_number)
+    """Every comparison of the study with the difference of each seed, a table for each metric and group."""
+    kinds = dict.fromkeys((one["metric"], one["over"]) for one in study.comparisons)
+    ordered = sorted(kinds, key=lambda kind: kind != (study.endpoint, "all"))
+    blocks: list[Block] = [_by_seed(study, *kind) for kind in ordered]
+    return Section("differences", "Every difference", blocks or [Words("Nothing to compare: too few trials finished.")])
+
+
+def _by_seed(study: Study, metric: str, over: str) -> Table:
+    shown = [one for one in study.comparisons if (one["metric"], one["over"]) == (metric, over)]
+    seeds = sorted({seed for one in shown for seed in one["differences"]}, key=_by_number)
     rows = [
         [
-            Cell(_pair(one)),
-            Cell(METRICS.get(one["metric"], one["metric"])),
-            Cell(OVER.get(one["over"], one["over"])),
+            Cell(_pair(one), best=study.status(one) == "primary"),
             *(Cell(signed(one["differences"].get(seed))) for seed in seeds),
             Cell(signed(one["mean"])),
             Cell(interval(one.get("low"), one.get("high"))),
             Cell(chance(one.get("p"))),
-            Cell(study.status(one)),
         ]
-        for one in study.comparisons
+        for one in shown
     ]
-    columns = [f"seed {seed}" for seed in seeds]
-    head = ("first − second", "metric", "over", *columns, "mean", "95 % interval", "p", "")
-    note = "p as it is, adjusted for nothing: of many exploratory comparisons some are small by chance alone."
-    table = Table("Differences, paired by seed", head, rows, note, words=(0, 1, 2, len(head) - 1))
-    blocks: list[Block] = [table] if rows else [Words("Nothing to compare: too few trials finished.")]
-    return Section("differences", "Every difference", blocks)
+    head = ("first − second", *(f"seed {seed}" for seed in seeds), "mean", INTERVAL, "p")
+    primary = "Bold: primary. All others are exploratory" if any(row[0].best for row in rows) else "All exploratory"
+    note = f"{primary}; p is adjusted for nothing here, and of many some are small by chance alone."
+    caption = f"{METRICS.get(metric, metric)} over {OVER.get(over, over)}, first − second"
+    return Table(caption, head, rows, note)
 
 
 def _by_number(seed: str) -> tuple[int, str]:

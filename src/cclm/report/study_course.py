@@ -5,9 +5,9 @@ from statistics import fmean
 
 from cclm.report.document import Block, Cell, Section, Table, Words, crossed
 from cclm.report.study import Study
-from cclm.report.written import NOTHING, column, count, decimal, large, whole
+from cclm.report.written import NOTHING, column, count, decimal, large, percent, whole
 
-SHARES = {"50": "at 50 %", "75": "at 75 %", "100": "at 100 %"}
+SHARES = {share: f"at {share}\u00a0%" for share in ("50", "75", "100")}
 
 
 def course(study: Study) -> Section:
@@ -90,7 +90,7 @@ def cost(study: Study, seconds: Mapping[str, float]) -> Section:
     rows = []
     for arm in study.arms:
         tokens, steps = study.averaged(arm, "tokens"), study.averaged(arm, "steps")
-        share = f"{extra / tokens:.0%}" if extra and tokens and arm != "bitext" else NOTHING
+        share = percent(extra / tokens) if extra and tokens and arm != "bitext" else NOTHING
         row = [Cell(arm), Cell(whole(steps)), Cell(large(tokens)), Cell(share)]
         taken = [seconds[trial["run"]] for trial in study.finished(arm) if trial["run"] in seconds]
         rows.append([*row, Cell(whole(fmean(taken)) if taken else NOTHING)] if seconds else row)

@@ -11,7 +11,7 @@ from cclm.report.study_claims import claims, differences
 from cclm.report.study_course import cost, course
 from cclm.report.study_data import data, failures
 from cclm.report.study_scores import scores
-from cclm.report.written import count
+from cclm.report.written import count, seeds_named
 
 
 def study_page(results: Mapping[str, Any], *, seconds: Mapping[str, float] | None = None) -> str:
@@ -38,11 +38,9 @@ def _document(study: Study, seconds: Mapping[str, float]) -> Document:
 def _lead(study: Study) -> str:
     about, facts = study.results["study"], study.results["data"]
     trials, finished = study.results["trials"], len(study.finished())
-    seeds = ", ".join(map(str, about["seeds"]))
-    named = f"seed {seeds}" if len(about["seeds"]) == 1 else f"seeds {seeds}"
     languages = f"{count(len(facts['high_resource']), 'HRL')} and {count(len(facts['low_resource']), 'LRL')}"
     ended = "all trials finished" if finished == len(trials) else f"{finished} of {len(trials)} trials finished"
     return (
-        f"{count(len(study.arms), 'arm')}, {named}, on the recipe {about['recipe']}: {facts['direction']} with"
-        f" {facts['pivot']}, {languages}; {ended}. Endpoint: mean {study.endpoint_name} over all languages."
+        f"{count(len(study.arms), 'arm')}, {seeds_named(study.seeds)}, on the recipe {about['recipe']}:"
+        f" {facts['direction']} with {facts['pivot']}, {languages}; {ended}. Endpoint: mean {study.endpoint_name} over all languages."
     )

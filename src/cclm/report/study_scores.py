@@ -15,7 +15,7 @@ def scores(study: Study) -> Section:
     """All tables of scores."""
     if not study.finished():
         return Section("scores", "Scores", [Words("No trial has finished: there are no scores.")])
-    blocks: list[Block] = [_main(study), _halves(study)]
+    blocks: list[Block] = [_main(study), *(_halves(study, metric) for metric in METRICS)]
     within = [arm for arm in SAMPLERS if arm in study.arms]
     if len(within) > 1:
         blocks.append(_samplers(study, within))
@@ -41,16 +41,17 @@ def _main(study: Study) -> Table:
     return _table("Table 1: mean over all languages", head, study.arms, [_seeds(study), *columns], note)
 
 
-def _halves(study: Study) -> Table:
+def _halves(study: Study, metric: str) -> Table:
     which = NUMBERS.get(study.results["data"]["direction"], "Tables 2 and 3")
-    head, columns = ["arm"], []
-    for metric, name in METRICS.items():
-        for group, title in (("lrl", "LRLs"), ("hrl", "HRLs"), ("worst", "worst")):
-            head.append(f"{name} {title}")
-            columns.append(_over(study, study.arms, metric, group))
-            if metric == "bleu":
-                _beside(study, study.arms, head, columns, "paper", group)
-    return _table(f"{which}: low-resource and high-resource languages", head, study.arms, columns, SPREAD)
+    head: list[str] = ["arm"]
+    columns: list[list[Cell]] = []
+    for group, title in (("lrl", "LRLs"), ("hrl", "HRLs"), ("worst", "worst language")):
+        head.append(title)
+        columns.append(_over(study, study.arms, metric, group))
+        if metric == "bleu":
+            _beside(study, study.arms, head, columns, "paper", group)
+    caption = f"{which}: low-resource and high-resource languages, {METRICS[metric]}"
+    return _table(caption, head, study.arms, columns, SPREAD)
 
 
 def _samplers(study: Study, within: list[str]) -> Table:

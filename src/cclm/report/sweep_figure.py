@@ -7,8 +7,8 @@ from cclm.report.figure import Style, framed, line, paint, spread, text, ticks
 from cclm.report.svg import element, number, plain, shortened
 from cclm.report.written import decimal
 
-WIDTH, HEIGHT = 420.0, 320.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 404.0, 62.0, 268.0
+WIDTH, HEIGHT = 400.0, 320.0
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 388.0, 62.0, 268.0
 PANELS = (("weighted", "weighted dev loss, bits a token", 3), ("bleu", "mean BLEU on the test sets", 2))
 COLOURS = {"max": "orange", "avg": "blue"}
 

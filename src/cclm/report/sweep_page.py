@@ -7,7 +7,7 @@ from cclm.report.document import Cell, Document, Figure, Section, Table, Words
 from cclm.report.document_page import as_page
 from cclm.report.markdown import as_markdown
 from cclm.report.sweep_figure import panels
-from cclm.report.written import NOTHING, column, count, decimal, whole
+from cclm.report.written import NOTHING, column, count, decimal, percent, whole
 
 MOST_NAMED = 12
 """Admissions of a leaf that are written out."""
@@ -91,7 +91,7 @@ def _same(other: Mapping[str, Any] | None) -> str:
 
 def _saved(steps: Mapping[str, int]) -> str:
     trained, independent, fewest = steps["trained"], steps["independent"], steps["fewest"]
-    saved = f", {1 - trained / independent:.0%} fewer than" if trained < independent else ", against"
+    saved = f", {percent(1 - trained / independent)} fewer than" if trained < independent else ", against"
     alone = f"{whole(independent)} that independent runs would have taken"
     return (
         f"Leaves that decide alike share their steps until they part. The sweep trained {whole(trained)} steps{saved}"

@@ -30,6 +30,18 @@ def large(value: float | None) -> str:
     return f"{value / 1e6:,.1f} M" if value >= 1e6 else f"{value / 1e3:,.0f} k"
 
 
+def percent(share: float) -> str:
+    """A share of one in percent, on one line."""
+    return f"{100 * share:.0f}\u00a0%"
+
+
+def seeds_named(seeds: Sequence[int]) -> str:
+    """`seed 3`, `seeds 1 to 5`, `seeds 1, 4, 9`."""
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
+
+
 def interval(low: float | None, high: float | None) -> str:
     """A confidence interval of a difference; none where a single seed gives none."""
     return NOTHING if low is None or high is None else f"{signed(low)} to {signed(high)}"

@@ -163,9 +163,9 @@ def _comparison(
 ) -> dict[str, Any]:
     values, low, high, p = list(found.values()), None, None, None
     if len(values) > 1:
-        test = stats.ttest_1samp(values, 0)
-        low, high = map(float, test.confidence_interval(0.95))
-        p = float(test.pvalue)
+        error, mean, free = stats.sem(values), np.mean(values), len(values) - 1
+        half = stats.t.ppf(0.975, free) * error
+        low, high, p = float(mean - half), float(mean + half), float(2 * stats.t.sf(abs(mean / error), free))
     sentence = f"{first} and {second} differ by {np.mean(values):+.2f} {metric} over {over}"
     base = {"first": first, "second": second, "primary": primary, "metric": metric, "over": over}
     numbers = {"differences": found, "mean": float(np.mean(values)), "low": low, "high": high, "p": p, "holm": None}

@@ -35,7 +35,7 @@ MAY_IMPORT = {
     },
     "methods": {"config", "curriculum"},
     "model": set(),
-    "report": {"curriculum"},
+    "report": {"curriculum", "paper"},
     "training": {"chance", "curriculum", "data", "model", "recipe", "whole"},
     "experiments": {"config", "curriculum", "data", "recipe", "training", "whole"},
     "translation": {"config", "data"},

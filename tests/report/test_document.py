@@ -91,7 +91,7 @@ def test_a_table_with_too_many_columns_is_turned_round() -> None:
 
 def test_html_escapes_every_text() -> None:
     table = Table(EVIL, (EVIL, EVIL), [[Cell(EVIL), Cell(EVIL, best=True, mark=EVIL)]], EVIL)
-    made = Document(EVIL, EVIL, EVIL, [Section("one", EVIL, [Words(EVIL), table, Figure([], EVIL, "x.svg")])])
+    made = Document(EVIL, EVIL, EVIL, [Section("one", EVIL, [Words(EVIL), table, Figure(EVIL, [], EVIL, "x.svg")])])
     page = as_page(made)
     assert "<script" not in page
     assert "<img" not in page
@@ -127,9 +127,9 @@ def test_markdown_has_tables_with_bold_for_the_best() -> None:
 
 
 def test_markdown_links_the_picture_where_it_is_told_the_folder() -> None:
-    made = document(Figure(["<svg/>"], "what is seen", "forest.svg"))
-    assert "svg" not in as_markdown(made)
-    assert "![what is seen](pictures/forest.svg)" in as_markdown(made, "pictures/")
+    made = document(Figure("A forest", ["<svg/>"], "what is seen", "forest.svg"))
+    assert as_markdown(made) == "# name\n\nlead\n"  # a part without anything in it has no heading either
+    assert as_markdown(made, "pictures/").endswith("## One\n\n![A forest](pictures/forest.svg)\n\nwhat is seen\n")
 
 
 def test_nothing_of_the_users_is_markup_in_markdown() -> None:

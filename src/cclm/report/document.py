@@ -39,6 +39,7 @@ class Words:
 class Figure:
     """Drawings beside one another, and what can be seen in them."""
 
+    title: str
     drawings: Sequence[str]
     caption: str
     file: str

@@ -54,7 +54,8 @@ def _row(comparison: Comparison, y: float, x: Any, *, primary: bool) -> list[str
         parts.append(
             line(x(low), y, x(high), y, "blue-line" if primary else "faint", stroke_width=2 if primary else 1.4)
         )
-    for seed, value in comparison["differences"].items():
+    several = comparison["differences"] if len(comparison["differences"]) > 1 else {}
+    for seed, value in several.items():
         hover = element("title", plain(f"seed {seed}: {signed(value)}"))
         parts.append(element("circle", hover, cx=x(value), cy=y + 7, r=1.8, fill_opacity="0.75", **paint("muted")))
     parts.append(_diamond(x(mean), y, primary=primary))
@@ -64,7 +65,7 @@ def _row(comparison: Comparison, y: float, x: Any, *, primary: bool) -> list[str
 
 def _pair(first: str, second: str) -> str:
     """Both names as far as there is room, the longer one cut in its middle: names of a family differ at their ends."""
-    room = 36 - len(" − ")
+    room = 34 - len(" − ")
     half = max(room // 2, room - min(len(first), len(second)))
     return " − ".join(
         name if len(name) <= half else f"{name[: half // 2]}…{name[-(half // 2 - 1) :]}" for name in (first, second)

@@ -12,8 +12,8 @@ def as_markdown(document: Document, pictures: str | None = None) -> str:
     """The text; drawings are linked where `pictures` names their folder, else left out."""
     parts = [f"# {plain(document.title)}", plain(document.lead)]
     for section in document.sections:
-        parts.append(f"## {plain(section.title)}")
-        parts += [part for block in section.blocks for part in _block(block, pictures)]
+        blocks = [part for block in section.blocks for part in _block(block, pictures)]
+        parts += [f"## {plain(section.title)}", *blocks] if blocks else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -28,7 +28,7 @@ def _block(block: Block, pictures: str | None) -> Iterator[str]:
         yield f"**{plain(block.text)}**" if block.strong else plain(block.text)
     elif isinstance(block, Figure):
         if pictures is not None:
-            yield f"![{plain(block.caption)}]({pictures.rstrip('/')}/{block.file})"
+            yield f"![{plain(block.title)}]({pictures.rstrip('/')}/{block.file})"
             yield plain(block.caption)
     else:
         yield f"### {plain(block.caption)}"

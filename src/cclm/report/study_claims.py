@@ -11,10 +11,10 @@ from cclm.report.written import chance, count, interval, signed
 ENOUGH_SEEDS = 5
 OVER = {"all": "all languages", "hrl": "the HRLs", "lrl": "the LRLs"}
 INTERVAL = "95\u00a0% interval"
-READING = (
-    "Diamond: mean over seeds, full where the comparison was declared before the run. Line: 95\u00a0% interval of the"
-    " paired t-test over seeds. Small dots: the seeds."
-)
+DIAMOND = "Diamond: mean over seeds, full where the comparison was declared before the run."
+LINE = "Line: 95\u00a0% interval of the paired t-test over seeds. Small dots: the seeds."
+ONE_SEED = "One seed gives no interval and no p: what two single runs differ by says nothing of the methods."
+FEW_SEEDS = "seeds are few: with fewer than five, only a large difference stands out from chance."
 
 
 def claims(study: Study) -> Section:
@@ -25,11 +25,12 @@ def claims(study: Study) -> Section:
         blocks.append(_primary_table(study))
     else:
         blocks.append(Words(_without_primary(study)))
-    if 1 < len(study.seeds) < ENOUGH_SEEDS:
-        few = f"{len(study.seeds)} seeds are few: with fewer than five, only a large difference stands out from chance."
-        blocks.append(Words(few))
+    seeds = len(study.seeds)
+    if seeds < ENOUGH_SEEDS:
+        blocks.append(Words(ONE_SEED if seeds == 1 else f"{seeds} {FEW_SEEDS}"))
     if any(study.at_the_endpoint(comparison) for comparison in study.comparisons):
-        blocks.append(Figure([forest(study)], READING, "forest.svg"))
+        caption = DIAMOND.replace("mean over seeds", "the difference") if seeds == 1 else f"{DIAMOND} {LINE}"
+        blocks.append(Figure("Differences and their intervals", [forest(study)], caption, "forest.svg"))
     return Section("claims", "What was asked, and what came out", blocks)
 
 

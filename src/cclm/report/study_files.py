@@ -19,6 +19,8 @@ _FINISHED = _FAILED | {
     "admissions": Optional(Each(WHOLE)),
     "draws": Optional(Each(NUMBER)),
     "epochs": Optional(Each(NUMBER)),
+    "weighted": Optional(NUMBER),
+    "macro": Optional(NUMBER),
     "macro_at": Optional(Each(NUMBER.or_null)),
     "scores": {"languages": Each({"bleu": NUMBER, "chrf": NUMBER})},
 }

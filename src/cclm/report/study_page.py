@@ -42,5 +42,6 @@ def _lead(study: Study) -> str:
     ended = "all trials finished" if finished == len(trials) else f"{finished} of {len(trials)} trials finished"
     return (
         f"{count(len(study.arms), 'arm')}, {seeds_named(study.seeds)}, on the recipe {about['recipe']}:"
-        f" {facts['direction']} with {facts['pivot']}, {languages}; {ended}. Endpoint: mean {study.endpoint_name} over all languages."
+        f" {facts['direction']} with {facts['pivot']}, {languages}; {ended}."
+        f" Endpoint: mean {study.endpoint_name} over all languages."
     )

@@ -8,7 +8,6 @@ from cclm.report.study import METRICS, Study
 from cclm.report.written import best_of, column, with_spread
 
 NUMBERS = {"many-to-one": "Table 2", "one-to-many": "Table 3"}
-SPREAD = "Mean over seeds ± standard deviation between them; the best of a column is bold."
 
 
 def scores(study: Study) -> Section:
@@ -37,7 +36,7 @@ def _main(study: Study) -> Table:
     head = ["arm", "seeds", "BLEU", "chrF"]
     _beside(study, study.arms, head, columns, "paper", "all")
     said = "; ".join(words for signs in marks.values() for _, words in signs)
-    note = f"{SPREAD} {said + ', by a primary comparison (Holm-adjusted p < 0.05).' if said else ''}".strip()
+    note = f"{_spread(study)} {said + ', by a primary comparison (Holm-adjusted p < 0.05).' if said else ''}".strip()
     return _table("Table 1: mean over all languages", head, study.arms, [_seeds(study), *columns], note)
 
 
@@ -51,13 +50,13 @@ def _halves(study: Study, metric: str) -> Table:
         if metric == "bleu":
             _beside(study, study.arms, head, columns, "paper", group)
     caption = f"{which}: low-resource and high-resource languages, {METRICS[metric]}"
-    return _table(caption, head, study.arms, columns, SPREAD)
+    return _table(caption, head, study.arms, columns, _spread(study))
 
 
 def _samplers(study: Study, within: list[str]) -> Table:
     head, columns = ["arm", "BLEU", "chrF"], [_over(study, within, metric, "all") for metric in METRICS]
     _beside(study, within, head, columns, "paper", "all")
-    return _table("Table 4: samplers inside the curriculum, over all languages", head, within, columns, SPREAD)
+    return _table("Table 4: samplers inside the curriculum, over all languages", head, within, columns, _spread(study))
 
 
 def _individual(study: Study, metric: str) -> Table:
@@ -92,6 +91,12 @@ def _beside(
     if any(value is not None for value in printed):
         head.append(title)
         columns.append(column(printed))
+
+
+def _spread(study: Study) -> str:
+    best = "the best of a column is bold."
+    several = len(study.seeds) > 1
+    return f"Mean over seeds ± standard deviation between them; {best}" if several else best.capitalize()
 
 
 def _seeds(study: Study) -> list[Cell]:

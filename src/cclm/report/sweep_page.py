@@ -31,7 +31,7 @@ def _document(sweep: Sweep) -> Document:
         " sets had no say."
     )
     figure = Section(
-        "figure-2", "Loss and BLEU against the threshold", [Figure(panels(sweep), caption, "figure-2.svg")]
+        "figure-2", "Loss and BLEU against the threshold", [Figure("Figure 2", panels(sweep), caption, "figure-2.svg")]
     )
     leaves = Section("leaves", "Every leaf", [_leaves(sweep)])
     cost = Section("cost", "What it cost", [Words(_saved(sweep["steps"]))])
@@ -55,7 +55,6 @@ def _leaves(sweep: Sweep) -> Table:
     leaves = sorted(sweep["leaves"], key=_point)
     late = sorted({lang for leaf in leaves for lang, step in leaf["admissions"].items() if step})
     columns: dict[str, Sequence[Cell]] = {
-        "aggregate": [Cell(leaf["aggregate"]) for leaf in leaves],
         "weighted": column([leaf["weighted"] for leaf in leaves], 3, lowest=True),
         "macro": column([leaf["macro"] for leaf in leaves], 3, lowest=True),
         "BLEU": column([leaf.get("bleu") for leaf in leaves]),
@@ -63,17 +62,18 @@ def _leaves(sweep: Sweep) -> Table:
         "steps": [Cell(whole(leaf["steps"])) for leaf in leaves],
         "best": [Cell(whole(leaf.get("best"))) for leaf in leaves],
         "admissions": [Cell(_admissions(leaf["admissions"], late)) for leaf in leaves],
-        "same as": [Cell(_same(leaf.get("same_as"))) for leaf in leaves],
+        "same as": [Cell(_named(leaf["same_as"]) if leaf.get("same_as") else "") for leaf in leaves],
     }
     rows = [
-        [Cell(f"{leaf['threshold']:g}", best=_point(leaf) == _point(sweep["chosen"])), *row]
+        [Cell(_named(leaf), best=_point(leaf) == _point(sweep["chosen"])), *row]
         for leaf, *row in zip(leaves, *columns.values(), strict=True)
     ]
     note = (
-        "Weighted and macro: dev loss of the selected checkpoint, in bits a token. Admissions: the step at which each"
-        " language joined that had to wait. Same as: a leaf that made the same decisions, and so is the same model."
+        "Bold: what was chosen, and the best of each column. Weighted and macro: dev loss of the selected checkpoint,"
+        " in bits a token. Admissions: the step at which each language joined that had to wait. Same as: a leaf that"
+        " made the same decisions, and so is the same model."
     )
-    return Table("Leaves of the sweep", ("threshold", *columns), rows, note, words=(0, 1, 8, 9))
+    return Table("Leaves of the sweep", ("leaf", *columns), rows, note, words=(0, 7, 8))
 
 
 def _admissions(admissions: Mapping[str, int], late: Sequence[str]) -> str:
@@ -85,8 +85,8 @@ def _admissions(admissions: Mapping[str, int], late: Sequence[str]) -> str:
     return ", ".join(said[:MOST_NAMED] + more) or NOTHING
 
 
-def _same(other: Mapping[str, Any] | None) -> str:
-    return f"{other['threshold']:g} {other['aggregate']}" if other else ""
+def _named(leaf: Mapping[str, Any]) -> str:
+    return f"{leaf['threshold']:g} {leaf['aggregate']}"
 
 
 def _saved(steps: Mapping[str, int]) -> str:

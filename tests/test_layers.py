@@ -37,7 +37,7 @@ MAY_IMPORT = {
     },
     "methods": {"config", "curriculum"},
     "model": set(),
-    "report": {"curriculum"},
+    "report": {"curriculum", "paper"},
     "training": {"chance", "curriculum", "data", "methods", "model", "recipe", "whole"},
     "experiments": {"config", "curriculum", "data", "recipe", "study", "training", "whole"},
     "translation": {"config", "data"},

@@ -259,12 +259,17 @@ def compare(runs: Sequence[Path], split: str, metric: Any, samples: int, as_json
 
 
 @cli.command()
-@RUN
-def report(run: Path) -> None:
-    """Writes RUN/report.html: one page with the language graph, the curves, the scores and translations to read."""
-    from cclm.stages import evaluate as stage
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+def report(folder: Path) -> None:
+    """Writes DIR/report.html: one page about a run, a study or a sweep.
 
-    click.echo(stage.run_report(run))
+    Of a run: the language graph, the curves, the scores and translations to read. Of a study (WORK/studies/NAME) and a
+    sweep (WORK/sweeps/NAME) also report.md and the figure as SVG.
+    """
+    from cclm.stages import evaluate, pages
+
+    write = pages.write_study if pages.is_study(folder) else pages.write_sweep
+    click.echo(write(folder) if pages.is_study(folder) or pages.is_sweep(folder) else evaluate.run_report(folder))
 
 
 @cli.command()

@@ -3,20 +3,16 @@
 import json
 import re
 import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from browser import dom, needs_browser
 from made_run import EVIL, write_evil, write_lines, write_log, write_run
 
 from cclm.report.page import write_report
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="no chromium on the PATH to draw the page with"),
-]
+pytestmark = [pytest.mark.slow, needs_browser]
 
 
 class Drawn(HTMLParser):
@@ -53,14 +49,7 @@ class Drawn(HTMLParser):
 
 def drawn(page: Path) -> Drawn:
     """The page after its script, which must have said nothing on the console."""
-    options = (
-        "--headless --no-sandbox --disable-gpu --enable-logging=stderr --v=0 --virtual-time-budget=3000 --dump-dom"
-    )
-    command = [str(BROWSER), *options.split(), page.resolve().as_uri()]
-    result = subprocess.run(command, capture_output=True, timeout=120, check=True)
-    complaints = [line for line in result.stderr.decode(errors="replace").splitlines() if "CONSOLE" in line]
-    assert complaints == []
-    found = Drawn(result.stdout.decode())
+    found = Drawn(dom(page))
     assert "could not be drawn" not in found.text
     return found
 

@@ -50,7 +50,7 @@ def run_page(data: dict[str, Any]) -> str:
     style, script = asset("page.css"), "".join(map(asset, SCRIPTS))
     # Nothing may load and only these two texts may act: what a run's files smuggled in could do nothing.
     policy = "default-src 'none'; base-uri 'none'; form-action 'none'; "
-    policy += f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
+    policy += f"style-src '{digest(style)}'; script-src '{digest(script)}'"
     title = f"{data['name']} · cclm".encode(errors="replace").decode()
     return PAGE.format(policy=policy, title=escape(title), style=style, data=embedded(data), script=script)
 
@@ -65,5 +65,6 @@ def asset(name: str) -> str:
     return (files("cclm.report") / "assets" / name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """What a policy calls a text that may act."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -13,6 +13,7 @@ from cclm.experiments.trainings import Training, side_by_side
 from cclm.experiments.trials import Trial, trainings, trials
 from cclm.recipe import Recipe
 from cclm.stages.evaluate import Evaluation
+from cclm.stages.pages import write_study
 from cclm.stages.prepare import prepared_data
 from cclm.stages.study_results import results, write_results
 from cclm.stages.train import draw, graph_of
@@ -51,7 +52,8 @@ def run(study: Study, at_once: int | None = None) -> Path:
         losses = benchmark(recipe, prepared, at_once=at_once, saw=watch.saw, say=watch.say)
     write_if_changed(folder / "losses.json", json.dumps({"version": 1, "losses": losses}, indent=1) + "\n")
     failed = _train(study, recipe, prepared, folder, at_once or available_cores())
-    page = write_results(folder, results(study, recipe, prepared, losses, failed))
+    write_results(folder, results(study, recipe, prepared, losses, failed))
+    page = write_study(folder)
     if failed:
         told = "\n  ".join(f"{name}: {why}" for name, why in failed.items())
         raise TrainingError(

@@ -199,8 +199,6 @@ def _comparison(
     }
 
 
-def write_results(folder: Path, found: dict[str, Any]) -> Path:
-    """Leaves results.json, the page and the Markdown; gives the page."""
-    text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
-    write_if_changed(folder / "results.json", text + "\n")
-    return folder / "results.json"
+def write_results(folder: Path, found: dict[str, Any]) -> None:
+    """Leaves results.json."""
+    write_if_changed(folder / "results.json", json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

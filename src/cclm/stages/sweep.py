@@ -22,6 +22,7 @@ from cclm.experiments.trials import admissions_of, events
 from cclm.recipe import Recipe
 from cclm.stages.evaluate import Evaluation
 from cclm.stages.graph import language_graph
+from cclm.stages.pages import write_sweep
 from cclm.stages.prepare import prepared_data
 from cclm.stages.train import draw
 from cclm.stages.watch import Watch
@@ -75,7 +76,7 @@ def run(
     folder = Path(recipe.work) / "sweeps" / recipe.name
     text = json.dumps(found(recipe, grid, beside), indent=1, ensure_ascii=False, allow_nan=False)
     write_if_changed(folder / "sweep.json", text + "\n")
-    return folder / "sweep.json"
+    return write_sweep(folder)
 
 
 def found(recipe: Recipe, grid: Sequence[Leaf], rival: dict[str, Any] | None) -> dict[str, Any]:

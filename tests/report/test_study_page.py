@@ -1,0 +1,128 @@
+"""The rest of a study's report: how its arms learned, what that cost, what failed, and that nothing becomes markup."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+from made_run import EVIL
+from made_study import HRLS, LRLS, made_study
+from read_page import finished, page_of
+
+from cclm.report.forest import forest
+from cclm.report.study import Study
+from cclm.report.study_page import study_markdown, study_page
+
+
+def test_draws_epochs_admissions_and_losses_on_the_way_are_there() -> None:
+    page = page_of(made_study())
+    assert page.column("Micro-batches drawn", "bel")["tau-5"] == "711"
+    assert page.column("Passes over the training data", "bel")["tau-5"] == "6.2"
+    assert page.column("Admissions", "slk") == {
+        f"{arm}, seed {seed}": "600"
+        for arm in ("ccl-m-max", "ccl-m-avg", "gate-uniform", "gate-tau-5", "gate-proportional")
+        for seed in (1, 2, 3, 4, 5)
+    }
+    assert "from the start in proportional, uniform, tau-5, multidds-s." in page.words
+    assert page.column("Dev loss on the way", "at 50\u00a0%")["proportional"] == "4.900"
+    assert page.column("Dev loss on the way", "at 100\u00a0%")["uniform"] == "–"
+    assert "bitext" not in page.column("Dev loss on the way", "at 50\u00a0%")
+
+
+def test_an_lrl_that_was_never_admitted_is_said_to_be_so() -> None:
+    results = made_study()
+    for trial in finished(results, "ccl-m-avg"):
+        del trial["admissions"]["slk"]
+    assert page_of(results).column("Admissions", "slk")["ccl-m-avg, seed 1"] == "never"
+
+
+def test_the_cost_counts_l_star_and_seconds_only_where_somebody_took_the_time() -> None:
+    results = made_study()
+    page = page_of(results)
+    # 4,915,200 tokens for the bitext models, 2,304,000 for a trial
+    assert page.column("Cost", "L* beside it") == dict.fromkeys(results["study"]["arms"], "213\u00a0%") | {
+        "bitext": "–"
+    }
+    assert "6,400 steps and 4.9 M target tokens" in page.words
+    assert "seconds" not in page.tables["Cost of one trial, mean over seeds"][0]
+    timed = page_of(results, seconds={"runs/uniform.1": 100.0, "runs/uniform.2": 300.0})
+    assert timed.column("Cost", "seconds")["uniform"] == "200"
+    assert timed.column("Cost", "seconds")["tau-5"] == "–"
+
+
+def test_data_losses_and_similarities_are_there() -> None:
+    results = made_study()
+    page = page_of(results)
+    assert page.column("Dataset statistics", "train")["aze"] == "4,500"
+    assert page.column("Dataset statistics", "L*")["bel"] == "7.100"
+    assert page.column("Similarities", "aze") == {"tur": "0.60", "rus": "0.12", "por": "0.14", "ces": "0.16"}
+    assert {f"Similarities/{hrl}/{lrl}" for hrl, lrl in zip(HRLS, LRLS, strict=True)} <= page.strong
+
+
+def test_failed_trials_are_named_with_their_reason() -> None:
+    page = page_of(made_study(failed=[("uniform", 2), ("tau-5", 4)]))
+    assert page.tables["Failed trials"][1:] == [
+        ["uniform", "2", "runs/uniform.2", "loss is not finite at step 310"],
+        ["tau-5", "4", "runs/tau-5.4", "loss is not finite at step 310"],
+    ]
+    assert page.column("Table 1", "seeds")["uniform"] == "4"
+    assert "44 of 46 trials finished" in page.words
+    assert "Failed trials" not in page_of(made_study()).tables
+
+
+def test_an_arm_without_any_finished_trial_has_dashes() -> None:
+    results = made_study(failed=[("uniform", seed) for seed in (1, 2, 3, 4, 5)])
+    page = page_of(results)
+    assert page.column("Table 1", "BLEU")["uniform"] == "–"
+    del results["arms"]["uniform"]
+    assert page_of(results).column("Table 1", "BLEU")["uniform"] == "–"
+
+
+def test_a_study_of_which_nothing_finished_still_has_a_page() -> None:
+    results = made_study(arms=["uniform"], seeds=[1], failed=[("uniform", 1), ("bitext", 1)], primary=[["a", "b"]])
+    page = page_of(results)
+    assert "No trial has finished" in page.words
+    assert "not to be had from the trials that finished: a − b." in page.words
+    assert "Nothing to compare" in page.words
+
+
+def evil_study() -> dict[str, Any]:
+    """A study in which every text tries to become markup."""
+    results = made_study(
+        name=EVIL, recipe=EVIL, arms=[EVIL, "uniform"], primary=[["uniform", EVIL]], failed=[(EVIL, 1)], lrls=[EVIL]
+    )
+    results["study"]["arms"][EVIL] = {EVIL: EVIL}
+    for trial in results["trials"]:
+        trial["reason"], trial["why"] = EVIL, EVIL
+    for one in results["comparisons"]:
+        one["sentence"] = EVIL
+        one["differences"] = {EVIL: 0.5, **one["differences"]}
+    return results
+
+
+def test_nothing_that_the_results_say_becomes_markup() -> None:
+    page = page_of(evil_study())
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert page.words.count(EVIL) > 20
+    markdown = study_markdown(evil_study())
+    assert "<script" not in markdown
+    assert "<img" not in markdown
+    ElementTree.fromstring(forest(Study(evil_study())))
+
+
+def test_markdown_says_the_same_as_the_page() -> None:
+    results = made_study()
+    text, page = study_markdown(results), page_of(results)
+    assert re.findall(r"^### (.*)$", text, flags=re.MULTILINE) == [
+        caption.replace("*", r"\*") for caption in page.tables
+    ]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ccl-m-avg |")]
+    shown = [row for rows_ in page.tables.values() for row in rows_ if row[0] == "ccl-m-avg"]
+    bare = [[re.sub(r"[*\\]", "", cell) for cell in row] for row in rows]
+    assert bare == [[cell.replace("\u00a0", " ") for cell in row] for row in shown]
+    assert "forest.svg" not in text
+    assert "](pictures/forest.svg)" in study_markdown(results, pictures="pictures")
+
+
+def test_the_page_is_equal_to_the_byte_for_equal_results() -> None:
+    assert study_page(made_study()) == study_page(made_study())

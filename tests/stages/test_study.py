@@ -1,0 +1,175 @@
+"""A study: every arm with every seed, compared as declared; what is done stays done, and what fails is marked."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+from small_recipe import events
+from small_study import write_study
+
+from cclm.config import ConfigError
+from cclm.stages import study as stage
+from cclm.stages.pages import write_study as write_page
+from cclm.study import built_in_studies, load_study
+from cclm.training.errors import TrainingError
+
+pytestmark = pytest.mark.slow
+MORE = """  bitext: {}
+  placebo: {curriculum.gate: {name: step}}
+  dds: {curriculum: {gate: {name: all}, sampler: {name: multidds-s, every: 1}}}
+after: {placebo: [ccl-m]}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    return tmp_path_factory.mktemp("study")
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> dict[str, Any]:
+    """The results of a study with five arms and two seeds."""
+    page = stage.run(load_study(str(write_study(folder, MORE))))
+    assert page == folder / "work" / "studies" / "mini" / "report.html"
+    content: dict[str, Any] = json.loads(page.with_name("results.json").read_text())
+    return content
+
+
+def runs(folder: Path) -> Path:
+    return folder / "work" / "runs"
+
+
+def test_every_trial_is_there_with_its_scores(folder: Path, done: dict[str, Any]) -> None:
+    named = [(trial["arm"], trial["seed"]) for trial in done["trials"]]
+    assert sorted(named) == [(arm, seed) for arm in ("bitext", "ccl-m", "dds", "placebo", "uniform") for seed in (1, 2)]
+    for trial in done["trials"]:
+        assert trial["state"] == "finished"
+        kept = json.loads((folder / "work" / trial["run"] / "scores.json").read_text())
+        assert trial["scores"]["languages"] == kept["languages"]
+    assert {trial["run"] for trial in done["trials"] if trial["arm"] == "bitext"} == {"runs/bitext", "runs/bitext.2"}
+
+
+def test_the_arms_differ_in_nothing_else(folder: Path, done: dict[str, Any]) -> None:
+    made = {name: json.loads((runs(folder) / name / "made_from.json").read_text()) for name in ("ccl-m.2", "uniform.2")}
+    for content in made.values():
+        del content["recipe"]["curriculum"], content["recipe"]["name"]
+    assert made["ccl-m.2"] == made["uniform.2"]
+    assert made["ccl-m.2"]["recipe"]["seed"] == 2
+    assert made["ccl-m.2"]["benchmark"] == done["benchmark"]["losses"]  # of one seed, for all
+
+
+def test_the_placebo_admits_at_the_steps_of_the_run_it_waited_for(folder: Path, done: dict[str, Any]) -> None:
+    for seed in (1, 2):
+        theirs, mine = (
+            {event["language"]: event["step"] for event in events(runs(folder) / f"{arm}.{seed}", "admitted")}
+            for arm in ("ccl-m", "placebo")
+        )
+        assert mine == theirs
+        assert set(mine) == {"aze", "glg"}
+
+
+def test_the_declared_comparison_is_a_paired_t_test_over_seeds(done: dict[str, Any]) -> None:
+    def means(arm: str) -> list[float]:
+        found = [trial["scores"]["languages"] for trial in done["trials"] if trial["arm"] == arm]
+        return [sum(row["chrf"] for row in languages.values()) / len(languages) for languages in found]
+
+    (primary,) = (comparison for comparison in done["comparisons"] if comparison["primary"])
+    assert (primary["first"], primary["second"], primary["metric"], primary["over"]) == (
+        "ccl-m",
+        "uniform",
+        "chrf",
+        "all",
+    )
+    expected = stats.ttest_rel(means("ccl-m"), means("uniform"))
+    assert primary["p"] == pytest.approx(expected.pvalue)
+    interval = expected.confidence_interval()
+    assert (primary["low"], primary["high"]) == pytest.approx((interval.low, interval.high))
+    assert primary["holm"] == primary["p"]
+    assert all(comparison["holm"] is None for comparison in done["comparisons"] if not comparison["primary"])
+    assert {comparison["second"] for comparison in done["comparisons"]} == {"uniform"}
+
+
+def test_epochs_are_draws_over_batches(folder: Path, done: dict[str, Any]) -> None:
+    trial = next(trial for trial in done["trials"] if trial["arm"] == "ccl-m" and trial["seed"] == 1)
+    assert sum(trial["draws"].values()) == 20
+    assert trial["macro_at"]["50"] == events(runs(folder) / "ccl-m.1", "validation")[1]["macro"]
+    assert all(trial["epochs"][lang] <= trial["draws"][lang] for lang in trial["draws"])
+
+
+def test_done_again_nothing_is_trained(folder: Path, done: dict[str, Any]) -> None:
+    stamps = {path: path.stat().st_mtime_ns for path in runs(folder).rglob("*") if path.is_file()}
+    before = (folder / "work" / "studies" / "mini" / "results.json").read_bytes()
+    page = stage.run(load_study(str(folder / "mini.yaml")))
+    assert {path: path.stat().st_mtime_ns for path in runs(folder).rglob("*") if path.is_file()} == stamps
+    assert page.with_name("results.json").read_bytes() == before
+    assert write_page(page.parent) == page
+
+
+def test_what_was_declared_cannot_be_changed_afterwards(folder: Path, done: dict[str, Any]) -> None:
+    with pytest.raises(
+        ConfigError, match=r"declared otherwise before its runs; give it another name\n  endpoint: 'chrf'"
+    ):
+        stage.run(load_study(str(folder / "mini.yaml"), ["endpoint=bleu"]))
+
+
+def test_a_trial_that_fails_is_marked_and_the_others_go_on(folder: Path, done: dict[str, Any]) -> None:
+    """A run of other settings stands in the place of a trial, on which another one waits."""
+    name = "failing"
+    shutil.rmtree(runs(folder) / "placebo.2")
+    path = runs(folder) / "ccl-m.2" / "made_from.json"
+    before = path.read_text()
+    path.write_text(before.replace('"learning_rate": 0.01', '"learning_rate": 0.02'))
+    try:
+        with pytest.raises(TrainingError, match=r"2 of 10 trials failed; the same command tries them again"):
+            stage.run(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
+    finally:
+        path.write_text(before)
+    content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
+    failed = {
+        f"{trial['arm']}.{trial['seed']}": trial["why"] for trial in content["trials"] if trial["state"] == "failed"
+    }
+    assert set(failed) == {"ccl-m.2", "placebo.2"}
+    assert "learning_rate: 0.02 -> 0.01" in failed["ccl-m.2"]
+    assert failed["placebo.2"] == "waits for ccl-m.2, which failed"
+    assert content["arms"]["ccl-m"]["seeds"] == 1
+    assert "failed" in (folder / "work" / "studies" / name / "report.html").read_text()
+    stage.run(load_study(str(folder / "mini.yaml"), [f"name={name}"]))  # mended: now all are there
+    content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
+    assert content["comparisons"] == done["comparisons"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("seeds=[1, 1]", "must not name a seed twice"),
+        ("seeds=[]", "seeds"),
+        ("primary=[[ccl-m, nobody]]", "has no arm 'nobody'; there are uniform, ccl-m"),
+        ("primary=[[ccl-m, ccl-m]]", "must not compare an arm with itself"),
+        ("arms.bitext={seed: 3}", "takes no changes"),
+        ("after={ccl-m: [uniform], uniform: [ccl-m]}", "wait for one another"),
+        ("after={ccl-m: [nobody]}", "has no arm 'nobody'"),
+        ("arms.odd={curriculum.every: never}", "curriculum.every"),
+        ("recipe=nothing", "no recipe 'nothing'"),
+        ("primary=[[a, b], [a, b], [a, b], [a, b]]", "primary"),
+    ],
+)
+def test_a_study_that_cannot_be_is_refused(folder: Path, change: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_study(str(write_study(folder)), [change])
+
+
+def test_bitext_neither_waits_nor_is_waited_for(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="bitext neither waits"):
+        load_study(str(write_study(folder, "  bitext: {}\nafter: {ccl-m: [bitext]}\n")))
+    write_study(folder, MORE)
+
+
+def test_the_studies_that_come_with_the_package_can_be_loaded() -> None:
+    assert {load_study(name).name for name in built_in_studies()} == {"paper", "phrasebook", "phrasebook-exploratory"}
+    with pytest.raises(ConfigError, match="no study 'nothing': give a YAML file or one of paper, phrasebook"):
+        load_study("nothing")

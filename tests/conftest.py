@@ -1,4 +1,7 @@
-"""Where CI=true, a test that is skipped has failed: it says that something is missing, not that all is well."""
+"""Where CI=true, a test that is skipped has failed: it says that something is missing, not that all is well.
+
+The files that take longest come first, so that no worker is left with one of them in the end.
+"""
 
 import os
 from collections.abc import Generator
@@ -14,3 +17,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which counts as a failure where CI=true: {report.longrepr}"
     return report
+
+
+LONG = ("test_killed.py", "test_study.py", "test_demo.py", "test_recipe.py", "test_ranks.py", "test_run.py")
+LONG += ("test_wheel.py", "test_exact.py", "test_batches.py", "test_overfit.py", "test_benchmark.py", "test_speed.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))

@@ -1,4 +1,5 @@
-"""`cclm run` killed at random moments, again and again: in the end, the bytes of a run that nobody disturbed."""
+"""`cclm run`, `cclm study` and `cclm sweep` killed at random moments, again and again: in the end, the bytes of one that
+nobody disturbed."""
 
 import os
 import random
@@ -7,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from corpora import write_tsv
 
-KILLS = 10
+pytestmark = pytest.mark.slow
 RECIPE = """version: 1
 name: small
 work: {folder}/work
@@ -24,20 +26,35 @@ benchmark: {{max_steps: 20}}
 training: {{batch_tokens: 200, accumulate: 1, learning_rate: 0.01, warmup: 10, max_steps: 60, validate_every: 10,
             device: cpu, precision: fp32}}
 """
-COMPARED = ["graph.json", "benchmark.json", "runs/bitext/*/log.jsonl", "runs/small/log.jsonl", "runs/small/scores.json"]
-COMPARED += ["runs/small/translations/*", "runs/small/report.html", "runs/small/checkpoints/step-*/*.safetensors"]
+STUDY = """version: 1
+name: mini
+recipe: {folder}/recipe.yaml
+seeds: [1, 2]
+primary: [[ccl-m, uniform]]
+arms:
+  uniform: {{curriculum.gate: {{name: all}}, curriculum.sampler: {{name: temperature, tau: .inf}}}}
+  ccl-m: {{}}
+"""
+LOGS = ["graph.json", "benchmark.json", "runs/**/log.jsonl", "runs/*/scores.json", "runs/*/translations/*"]
+COMPARED = {
+    "run": ["runs/small/report.html", "runs/small/checkpoints/step-*/*.safetensors"],
+    "study": ["studies/mini/results.json", "runs/*/checkpoints/step-00000060/*.safetensors"],
+    "sweep": ["sweeps/small/sweep.json", "sweeps/small/report.*", "runs/*/checkpoints/step-00000060/*.safetensors"],
+}
 
 
-def start(recipe: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "cclm", "run", str(recipe)]
+def start(arguments: Sequence[str]) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "cclm", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
 
 
-def result(work: Path) -> dict[str, bytes]:
-    paths = sorted(path for pattern in COMPARED for path in work.glob(pattern))
+def result(work: Path, patterns: Sequence[str]) -> dict[str, bytes]:
+    paths = sorted(
+        path for pattern in (*LOGS, *patterns) for path in work.glob(pattern) if "followers" not in path.parts
+    )
     return {str(path.relative_to(work)): path.read_bytes() for path in paths}
 
 
@@ -55,28 +72,39 @@ def survivors(group: int, folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.slow
-def test_killed_at_ten_random_moments_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "kills"),
+    [
+        (["run", "recipe.yaml"], 10),
+        (["study", "mini.yaml"], 10),
+        (["sweep", "recipe.yaml", "--threshold", "0.2", "--threshold", "0.3", "--threshold", "9"], 5),
+    ],
+    ids=["run", "study", "sweep"],
+)
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path, arguments: list[str], kills: int) -> None:
     seed = int(os.environ.get("CCLM_KILL_SEED", time.time_ns() % 10**6))
     chance, told = random.Random(seed), [f"CCLM_KILL_SEED={seed}"]
     write_tsv(tmp_path / "text", train=150)
-    recipe, work = tmp_path / "recipe.yaml", tmp_path / "work"
-    recipe.write_text(RECIPE.format(folder=tmp_path))
+    (tmp_path / "recipe.yaml").write_text(RECIPE.format(folder=tmp_path))
+    (tmp_path / "mini.yaml").write_text(STUDY.format(folder=tmp_path))
+    command, patterns = [arguments[0], str(tmp_path / arguments[1]), *arguments[2:]], COMPARED[arguments[0]]
+    work = tmp_path / "work"
     began = time.monotonic()
-    with start(recipe) as whole:
+    with start(command) as whole:
         assert whole.wait() == 0
     duration = time.monotonic() - began
-    expected = result(work)
+    expected = result(work, patterns)
+    assert len(expected) >= 8
     shutil.rmtree(work)
-    kills, finished = 0, False
+    killed, finished = 0, False
     while not finished:
-        with start(recipe) as process:
+        with start(command) as process:
             moment, only_parent = chance.uniform(0.1, duration), chance.random() < 0.5
             try:
-                process.wait(moment if kills < KILLS else None)
+                process.wait(moment if killed < kills else None)
             except subprocess.TimeoutExpired:
                 (os.kill if only_parent else os.killpg)(process.pid, signal.SIGKILL)
-                kills += 1
+                killed += 1
             stderr = process.communicate()[1]
         told.append(f"{moment:.2f} s, {'parent' if only_parent else 'group'}: {process.returncode}\n{stderr}")
         if process.returncode == -signal.SIGKILL:
@@ -86,8 +114,8 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_bytes(tmp_path: Path
             assert not alive, "\n".join([*told, *alive])
             continue
         assert process.returncode == 0, "\n".join(told)
-        assert result(work) == expected, "\n".join(told)
-        finished = kills == KILLS
+        assert result(work, patterns) == expected, "\n".join(told)
+        finished = killed == kills
         if not finished:
             shutil.rmtree(work)  # done before the kill came: once more from the start
     assert [path.name for path in work.rglob(".*")] == [], "\n".join(told)

@@ -1,5 +1,5 @@
-"""`cclm run`, `cclm study` and `cclm sweep` killed at random moments, again and again: in the end, the bytes of one that
-nobody disturbed."""
+"""`cclm run`, `study` and `sweep` killed at random moments, again and again: in the end, the bytes that come out where
+nobody disturbs them."""
 
 import os
 import random
@@ -12,29 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from corpora import write_tsv
+from small_study import write_study
 
 pytestmark = pytest.mark.slow
-RECIPE = """version: 1
-name: small
-work: {folder}/work
-data: {{format: tsv, path: {folder}/text, high_resource: [tur], low_resource: [aze]}}
-vocabulary: {{pieces: 120}}
-model: {{layers: 1, heads: 2, width: 16, feed_forward: 32, dropout: 0.1}}
-curriculum: {{gate: {{threshold: 0.3}}, every: 5, dev_sample: 8}}
-benchmark: {{max_steps: 20}}
-training: {{batch_tokens: 200, accumulate: 1, learning_rate: 0.01, warmup: 10, max_steps: 60, validate_every: 10,
-            device: cpu, precision: fp32}}
-"""
-STUDY = """version: 1
-name: mini
-recipe: {folder}/recipe.yaml
-seeds: [1, 2]
-primary: [[ccl-m, uniform]]
-arms:
-  uniform: {{curriculum.gate: {{name: all}}, curriculum.sampler: {{name: temperature, tau: .inf}}}}
-  ccl-m: {{}}
-"""
 LOGS = ["graph.json", "benchmark.json", "runs/**/log.jsonl", "runs/*/scores.json", "runs/*/translations/*"]
 COMPARED = {
     "run": ["runs/small/report.html", "runs/small/checkpoints/step-*/*.safetensors"],
@@ -84,9 +64,7 @@ def survivors(group: int, folder: Path) -> list[str]:
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path, arguments: list[str], kills: int) -> None:
     seed = int(os.environ.get("CCLM_KILL_SEED", time.time_ns() % 10**6))
     chance, told = random.Random(seed), [f"CCLM_KILL_SEED={seed}"]
-    write_tsv(tmp_path / "text", train=150)
-    (tmp_path / "recipe.yaml").write_text(RECIPE.format(folder=tmp_path))
-    (tmp_path / "mini.yaml").write_text(STUDY.format(folder=tmp_path))
+    write_study(tmp_path)
     command, patterns = [arguments[0], str(tmp_path / arguments[1]), *arguments[2:]], COMPARED[arguments[0]]
     work = tmp_path / "work"
     began = time.monotonic()

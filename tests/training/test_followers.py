@@ -41,7 +41,7 @@ def train_tree(gates: dict[str, Recipe], data: Prepared, runs: Path) -> int:
     """Trains all of them into `runs`, the first leading; gives how many steps that took."""
     trained, steps = set(), 0
     while waiting := [name for name in gates if name not in trained and (not trained or (runs / name).exists())]:
-        name = waiting[0]
+        name = waiting[-1] if trained else waiting[0]  # those who left last go on first: nobody may depend on the order
         others = {other: settings for other, settings in gates.items() if other != name}
         train(gates[name], data, GRAPH, BENCHMARK, runs / name, followers=others)
         trained.add(name)

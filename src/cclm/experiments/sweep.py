@@ -87,24 +87,27 @@ def train_tree(
 ) -> dict[str, str]:
     """Trains every leaf that is not `done`; gives why some failed. `kind` may do more with a leaf than train it.
 
-    The first leads and all others follow. Whoever parts from it gets a run directory, and is then trained too.
+    The first leads and all others follow. Whoever parts from it gets a run directory, and is then trained too. Leaves
+    that nobody has led, because they are new in a sweep that was done before, get a leader of their own.
     """
-    started: set[str] = set()
+    seen: set[str] = set()
+    failed: dict[str, str] = {}
 
-    def training(leaf: Leaf) -> LeafTraining:
-        started.add(leaf.name)
-        others = tuple(other.recipe for other in grid if other != leaf)
-        return kind(leaf.name, leaf.recipe, leaf.folder, others=others)
-
-    def ready() -> list[Training]:
-        """Leaves that have come to be and were not looked at yet; at the very beginning, the first."""
-        new = [leaf for leaf in grid if leaf.begun and leaf.name not in started]
-        if not new and not started:
-            new = [grid[0]]
-        made = [training(leaf) for leaf in new]
+    def trainings(found: Sequence[Leaf]) -> list[Training]:
+        seen.update(leaf.name for leaf in found)
+        made = [
+            kind(leaf.name, leaf.recipe, leaf.folder, others=tuple(other.recipe for other in grid if other != leaf))
+            for leaf in found
+        ]
         return [each for each in made if not (each.folder.exists() and done(each))]
 
-    return side_by_side([], at_once, saw, more=ready)
+    def ready() -> list[Training]:
+        """Those that have come to be since the last time."""
+        return trainings([leaf for leaf in grid if leaf.begun and leaf.name not in seen])
+
+    while left := [leaf for leaf in grid if leaf.name not in seen]:
+        failed |= side_by_side(trainings(left[:1]), at_once, saw, more=ready)
+    return failed
 
 
 def steps_trained(grid: Sequence[Leaf]) -> int:

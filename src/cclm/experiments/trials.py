@@ -49,11 +49,8 @@ def trainings(study: Study, trial: Trial, recipe: Recipe, prepared: Prepared, lo
         mine = recipe.model_copy(update={"seed": trial.seed})
         made = bitext_trainings(mine, prepared, trial.folder, lambda line: None)
         return [replace(training, name=f"{trial.name}/{training.name}") for training in made]
-    steps = (
-        admissions_of(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}"))
-        if (waits_for := study.after.get(trial.arm))
-        else {}
-    )
+    waits_for = study.after.get(trial.arm)
+    steps = admissions_of(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}")) if waits_for else {}
     more = {**steps_to_come(study, trial.arm, steps), "benchmark.file": str(losses)}
     path = losses.parent / "trials" / f"{trial.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,16 +25,19 @@ from cclm.whole import staged
 
 
 class Followers:
-    """All who follow the training in `lead`; their own run directories, once they have one, stand beside it."""
+    """All who follow the training in `lead`; their own run directories, once they have one, stand beside it.
 
-    def __init__(self, lead: Path, curricula: Mapping[str, Curriculum], saved: Mapping[str, Any]) -> None:
+    At the beginning everyone does; later those of whom the checkpoint that it goes on from knows (`saved`).
+    """
+
+    def __init__(self, lead: Path, curricula: Mapping[str, Curriculum], saved: Mapping[str, Any] | None) -> None:
         self._lead = lead
-        self._curricula = {name: curriculum for name, curriculum in curricula.items() if name in saved or not saved}
+        self._curricula = {name: curriculum for name, curriculum in curricula.items() if saved is None or name in saved}
         self._logs: dict[str, Log] = {}
         for name, curriculum in self._curricula.items():
-            if name in saved:
+            if saved is not None:
                 curriculum.load_state_dict(saved[name]["curriculum"])
-            self._logs[name] = Log(self._log(name), saved[name]["log_bytes"] if name in saved else 0)
+            self._logs[name] = Log(self._log(name), 0 if saved is None else saved[name]["log_bytes"])
 
     def _log(self, name: str, lead: Path | None = None) -> Path:
         return (lead or self._lead) / "followers" / f"{name}.jsonl"
@@ -94,6 +97,7 @@ class Followers:
         """At the end of the training: who is still here has come to the same end."""
         for name in list(self._curricula):
             self._leave([name], None)
+        shutil.rmtree(self._lead / "followers", ignore_errors=True)
 
     def close(self) -> None:
         """Ends writing."""

@@ -76,7 +76,7 @@ def train(
                 name: _curriculum(follower, prepared, graph, benchmark, names)
                 for name, follower in (followers or {}).items()
             }
-            following = Followers(folder, curricula, saved.followers if saved else {})
+            following = Followers(folder, curricula, saved.followers if saved else None)
             return _train(parts, saved, folder, poll, following, tensorboard=tensorboard and ranks.first)
 
 

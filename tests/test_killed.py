@@ -1,6 +1,7 @@
 """`cclm run`, `study` and `sweep` killed at random moments, again and again: in the end, the bytes that come out where
 nobody disturbs them."""
 
+import json
 import os
 import random
 import shutil
@@ -15,6 +16,7 @@ import pytest
 from small_study import write_study
 
 pytestmark = pytest.mark.slow
+GRID = ["--threshold", "0.2", "--threshold", "0.3", "--threshold", "9"]
 LOGS = ["graph.json", "benchmark.json", "runs/**/log.jsonl", "runs/*/scores.json", "runs/*/translations/*"]
 COMPARED = {
     "run": ["runs/small/report.html", "runs/small/checkpoints/step-*/*.safetensors"],
@@ -23,11 +25,15 @@ COMPARED = {
 }
 
 
-def start(arguments: Sequence[str]) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "cclm", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+def start(arguments: Sequence[str], folder: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        [sys.executable, "-m", "cclm", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=folder,
+        start_new_session=True,
     )
 
 
@@ -56,8 +62,8 @@ def survivors(group: int, folder: Path) -> list[str]:
     ("arguments", "kills"),
     [
         (["run", "recipe.yaml"], 10),
-        (["study", "mini.yaml"], 10),
-        (["sweep", "recipe.yaml", "--threshold", "0.2", "--threshold", "0.3", "--threshold", "9"], 5),
+        (["study", "mini.yaml", "changes.benchmark.file=table.json"], 10),
+        (["sweep", "recipe.yaml", "benchmark.file=table.json", *GRID], 5),
     ],
     ids=["run", "study", "sweep"],
 )
@@ -65,10 +71,11 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path, ar
     seed = int(os.environ.get("CCLM_KILL_SEED", time.time_ns() % 10**6))
     chance, told = random.Random(seed), [f"CCLM_KILL_SEED={seed}"]
     write_study(tmp_path)
+    (tmp_path / "table.json").write_text(json.dumps({"version": 1, "losses": {"tur": 4.0, "aze": 4.0}}))
     command, patterns = [arguments[0], str(tmp_path / arguments[1]), *arguments[2:]], COMPARED[arguments[0]]
     work = tmp_path / "work"
     began = time.monotonic()
-    with start(command) as whole:
+    with start(command, tmp_path) as whole:
         assert whole.wait() == 0
     duration = time.monotonic() - began
     expected = result(work, patterns)
@@ -76,7 +83,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path, ar
     shutil.rmtree(work)
     killed, finished = 0, False
     while not finished:
-        with start(command) as process:
+        with start(command, tmp_path) as process:
             moment, only_parent = chance.uniform(0.1, duration), chance.random() < 0.5
             try:
                 process.wait(moment if killed < kills else None)

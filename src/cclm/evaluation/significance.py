@@ -30,7 +30,7 @@ class Comparison:
     """A difference between two systems: the score of `first` minus that of `second`.
 
     Over several seeds, the interval is `paired_t`'s; of one seed, it is a bootstrap of the test sentences, or None.
-    `p` is two-sided, and adjusted (`holm`) where several comparisons are made.
+    `p` is two-sided; it is `adjusted` by `holm` where several comparisons are made. The interval is not.
     """
 
     first: str
@@ -41,6 +41,7 @@ class Comparison:
     low: float | None = None
     high: float | None = None
     p: float | None = None
+    adjusted: bool = False
 
 
 def paired_t(differences: Sequence[float]) -> Interval:
@@ -94,7 +95,7 @@ def sentence(comparison: Comparison) -> str:
     told = f"{found.mean:+.2f} {found.metric}"
     if found.low is None or found.high is None or found.p is None:
         return f"{found.first} against {found.second}: {told} on one seed, without an interval; it licenses no claim"
-    told += f" [{found.low:+.2f}, {found.high:+.2f}], {_probability(found.p)}"
+    told += f" [{found.low:+.2f}, {found.high:+.2f}], {_probability(found.p)}{' after Holm' if found.adjusted else ''}"
     if found.seeds == 1:
         words = _detected(found) if found.p < LEVEL else _undetected(found)
         return (

@@ -61,7 +61,7 @@ def compare(
             "languages": {lang: asdict(difference) for lang, difference in languages.items()},
             "means": {name: asdict(difference) for name, difference in means.items()},
             "holm": p,
-            "sentence": _sentence(fact["name"], names[0], metric, means["all"], p),
+            "sentence": _sentence(fact["name"], names[0], metric, means["all"], p, adjusted=len(found) > 1),
         }
         for fact, (languages, means), p in zip(facts[1:], found, adjusted, strict=True)
     ]
@@ -83,9 +83,9 @@ def _facts(name: str, path: Path, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _sentence(name: str, baseline: str, metric: str, mean: Difference, p: float) -> str:
-    found = Comparison(name, baseline, TITLES[metric], 1, mean.difference, mean.low, mean.high, p)
-    return sentence(found)
+def _sentence(name: str, baseline: str, metric: str, mean: Difference, p: float, *, adjusted: bool) -> str:
+    numbers = (mean.difference, mean.low, mean.high, p, adjusted)
+    return sentence(Comparison(name, baseline, TITLES[metric], 1, *numbers))
 
 
 def _refuse_other_references(

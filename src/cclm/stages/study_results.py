@@ -168,8 +168,8 @@ def _comparisons(study: Study, made: list[dict[str, Any]], groups: Mapping[str, 
 def _sentence(found: Mapping[str, Any]) -> str:
     metric = {"bleu": "BLEU", "chrf": "chrF"}[found["metric"]]
     over = {"all": "", "hrl": " on HRLs", "lrl": " on LRLs"}[found["over"]]
-    p = found["p"] if found["holm"] is None else found["holm"]
-    numbers = (found["mean"], found["low"], found["high"], p)
+    adjusted = found["holm"] is not None
+    numbers = (found["mean"], found["low"], found["high"], found["holm"] if adjusted else found["p"], adjusted)
     return sentence(Comparison(found["first"], found["second"], metric + over, len(found["differences"]), *numbers))
 
 

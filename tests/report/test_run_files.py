@@ -138,7 +138,9 @@ def test_translations_and_references_must_be_parallel(run: Path) -> None:
 def test_other_systems_of_the_same_work_are_compared_where_their_signature_is_the_same(tmp_path: Path) -> None:
     run = write_run(tmp_path / "runs" / "mine")
     own = json.loads((run / "scores.json").read_text())
-    for name, content in {"bitext": own, "a": own, "other": own | {"signature": {"bleu": "lowercased"}}}.items():
+    more = {"checkpoint": "step-00000009", "off_target": "py3langid", "scorers": {"mine": "score.py"}}
+    alike = own | {"signature": own["signature"] | more}
+    for name, content in {"bitext": own, "a": alike, "other": own | {"signature": {"bleu": "lowercased"}}}.items():
         (run.parent / name).mkdir()
         (run.parent / name / "scores.json").write_text(json.dumps(content))
     found = read_run(run)

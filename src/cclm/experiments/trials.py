@@ -87,13 +87,14 @@ def outcome(run: Path, max_steps: int, batches: Mapping[str, int]) -> dict[str, 
         "weighted": best["weighted"],
         "macro": best["macro"],
         "dev_loss": best["dev_loss"],
-        "macro_at": {
-            str(share): validations[max_steps * share // 100]["macro"]
-            if max_steps * share // 100 in validations
-            else None
-            for share in SHARES
-        },
+        "macro_at": {str(share): _macro_at(validations, max_steps * share // 100) for share in SHARES},
     }
+
+
+def _macro_at(validations: Mapping[int, Mapping[str, Any]], step: int) -> float | None:
+    """The macro dev loss at the last validation up to a step; None where the training had ended before it."""
+    within = [earlier for earlier in validations if earlier <= step]
+    return float(validations[max(within)]["macro"]) if within and max(validations) >= step else None
 
 
 def bitext_outcome(folder: Path, names: list[str]) -> dict[str, Any]:

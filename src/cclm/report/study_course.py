@@ -34,7 +34,9 @@ def _admissions(study: Study) -> list[Block]:
     trials = [trial for trial in study.finished() if trial.get("admissions") is not None]
     waited = [trial for trial in trials if any(trial["admissions"].values())]
     late = {lang for trial in waited for lang, step in trial["admissions"].items() if step}
-    late |= {lang for trial in waited for lang in study.languages if lang not in trial["admissions"]}
+    late |= {
+        lang for trial in waited for lang in study.results["data"]["low_resource"] if lang not in trial["admissions"]
+    }
     names = [lang for lang in study.languages if lang in late]
     by_name = {f"{trial['arm']}, seed {trial['seed']}": trial["admissions"] for trial in waited}
 
@@ -62,9 +64,9 @@ def _dev_losses(study: Study) -> Table:
     rows = [[Cell(arm), *row] for arm, *row in zip(arms, *columns, stopped, strict=True)]
     head = ("arm", *SHARES.values(), "selected", "selected, weighted", "why it stopped")
     note = (
-        "Bits a token, mean over languages and seeds, at shares of the greatest number of steps; at the selected"
-        " checkpoint also weighted by dev sentences. A dash where some seed had stopped before: without it the mean"
-        " would be of other seeds."
+        "Bits a token, mean over languages and seeds, at the last validation within each share of the greatest number"
+        " of steps; at the selected checkpoint also weighted by dev sentences. A dash where some seed had stopped"
+        " before: without it the mean would be of other seeds."
     )
     return Table("Dev loss on the way", head, rows, note, words=(0, len(head) - 1))
 

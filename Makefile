@@ -56,7 +56,7 @@ system:
 test: $(VENV)/dev.stamp $(CORE)/core.stamp system
 	$(CORE)/bin/python -m pytest -q tests/curriculum --cov --cov-report=
 	$(CORE)/bin/python -m coverage report --include='*/cclm/curriculum/*,*/cclm/chance.py' --fail-under=100
-	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=20
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 
 quick: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not slow'

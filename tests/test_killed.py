@@ -63,7 +63,7 @@ def survivors(group: int, folder: Path) -> list[str]:
     [
         (["run", "recipe.yaml"], 10),
         (["study", "mini.yaml", "changes.benchmark.file=table.json"], 10),
-        (["sweep", "recipe.yaml", "benchmark.file=table.json", *GRID], 5),
+        (["sweep", "recipe.yaml", "benchmark.file=table.json", *GRID], 4),
     ],
     ids=["run", "study", "sweep"],
 )

@@ -59,9 +59,8 @@ core: $(CORE)/core.stamp
 	$(CORE)/bin/python -m pytest -q tests/curriculum --cov --cov-report=
 	$(CORE)/bin/python -m coverage report --include='*/cclm/curriculum/*,*/cclm/chance.py' --fail-under=100
 
-# Four at once, on two cores too: half of their time they wait, for disks and for one another.
 test: $(VENV)/dev.stamp core system
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 
 quick: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not slow'

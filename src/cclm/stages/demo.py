@@ -151,8 +151,8 @@ def _next(page: Path) -> Text:
     return Text.assemble(
         ("The page of the CCL-M run, with the language graph colouring itself in:\n", "bold"), f"  {page}\n\n",
         ("What to try next\n", "bold"),
-        "  another threshold:            ",
-        ("cclm train phrasebook name=strict curriculum.gate.threshold=0.95\n", "cyan"),
+        "  every threshold:              ", ("cclm sweep phrasebook\n", "cyan"),
+        "  other methods, over seeds:    ", ("cclm study phrasebook\n", "cyan"),
         "  what there is, a line a run:  ", ("cclm runs work/phrasebook\n", "cyan"),
         "  a recipe of your own:         ", ("cclm recipes phrasebook > mine.yaml\n", "cyan"),
         "  what is wrong with your text: ", ("cclm doctor mine.yaml", "cyan"),

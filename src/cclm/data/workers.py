@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from types import TracebackType
 from typing import Any, TypeVar
@@ -44,7 +45,8 @@ class Workers:
             return
         waiting: deque[Future[Result]] = deque()
         for task in tasks:
-            waiting.append(self._pool.submit(function, task))
+            with _undisturbed():
+                waiting.append(self._pool.submit(function, task))
             if len(waiting) >= AHEAD * self._count:
                 yield waiting.popleft().result()
         while waiting:
@@ -66,6 +68,24 @@ class Workers:
         self._pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.kill()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Lets signals wait: a submit may start a worker, which nobody would know of if it were broken off in between."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are none of its business
+        return
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def _live_with_the_parent() -> None:

@@ -325,7 +325,8 @@ def test_an_interrupted_prepare_leaves_nothing_half_done(tmp_path: Path, number:
             process.kill()  # or leaving the block would wait for ever
             raise
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
-    assert "Traceback" not in stderr
+    if number != signal.SIGKILL:  # nobody is left to say a word, but Python's fork server may complain of its parent
+        assert "Traceback" not in stderr
     assert not (tmp_path / "work" / "prepared").exists()
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["sizes"]["aze"]["train"] == 4000

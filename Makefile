@@ -60,7 +60,7 @@ core: $(CORE)/core.stamp
 	$(CORE)/bin/python -m coverage report --include='*/cclm/curriculum/*,*/cclm/chance.py' --fail-under=100
 
 test: $(VENV)/dev.stamp core system
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 
 quick: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not slow'

@@ -12,7 +12,7 @@ from typing import Any
 SERVER = """
 import json, os, sys
 import cclm.cli, cclm.stages.train
-import torch._dynamo  # the first optimizer of a process would
+import torch
 from cclm.model.dropout import dropout
 dropout(torch.ones(1), 0.2)  # draws the pool of that rate
 for line in sys.stdin:

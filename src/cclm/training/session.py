@@ -20,6 +20,7 @@ from cclm.methods import ActorSection
 from cclm.model.transformer import Shape, Transformer
 from cclm.recipe import Recipe
 from cclm.training import checkpoint as checkpoints
+from cclm.training.adam import Adam
 from cclm.training.device import Device, device_of, keep_freed_memory
 from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Bleu, Evaluator
@@ -34,7 +35,7 @@ from cclm.training.run_directory import Lock, Log, differences
 from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.telling import Telling
 from cclm.training.tracking import TensorBoard
-from cclm.training.trainer import Parts, Trainer, load_optimizer
+from cclm.training.trainer import Parts, Trainer
 from cclm.whole import write_whole
 
 
@@ -176,11 +177,10 @@ def _parts(
         bleu=bleu,
         ranks=ranks,
     )
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8, fused=True)
     return Parts(
         recipe=recipe,
         model=model,
-        optimizer=optimizer,
+        optimizer=Adam(model),
         curriculum=_curriculum(recipe, prepared, graph, benchmark, names),
         train=train,
         evaluator=evaluator,
@@ -256,7 +256,7 @@ def _newest(folder: Path, ranks: Ranks) -> checkpoints.Checkpoint | None:
 
 def _restore(parts: Parts, saved: checkpoints.Checkpoint) -> Progress:
     parts.model.load_state_dict(saved.model)
-    load_optimizer(parts.model, parts.optimizer, saved.optimizer)
+    parts.optimizer.load_state(saved.optimizer)
     parts.curriculum.load_state_dict(saved.curriculum)
     progress = Progress.from_dict(saved.progress)
     if not progress.is_over(parts.recipe.training.max_steps):

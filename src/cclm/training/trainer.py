@@ -16,6 +16,7 @@ from cclm.model.schedule import learning_rate
 from cclm.model.transformer import Transformer
 from cclm.recipe import Recipe
 from cclm.training import checkpoint as checkpoints
+from cclm.training.adam import Adam
 from cclm.training.device import GROWTH, Device
 from cclm.training.errors import TrainingError
 from cclm.training.evaluate import DevLoss, Evaluator, tensors
@@ -40,7 +41,7 @@ class Parts:
 
     recipe: Recipe
     model: Transformer
-    optimizer: torch.optim.Optimizer
+    optimizer: Adam
     curriculum: Curriculum
     train: dict[str, Batches]
     evaluator: Evaluator
@@ -136,13 +137,11 @@ class Trainer:
         norm = torch.nn.utils.clip_grad_norm_(parameters, self._settings.clip or math.inf)
         if math.isfinite(total) and bool(torch.isfinite(norm)):
             rate = learning_rate(step, peak=self._settings.learning_rate, warmup=self._settings.warmup)
-            for group in self._.optimizer.param_groups:
-                group["lr"] = rate
-            self._.optimizer.step()
+            self._.optimizer.step(rate)
             self._taken()
         else:
             self._skipped(step)
-        self._.optimizer.zero_grad(set_to_none=True)
+        self._.optimizer.forget_gradients()
 
     def _taken(self) -> None:
         progress = self.progress
@@ -300,25 +299,8 @@ class Trainer:
         self.progress.log_bytes = self._log.sync()
         return checkpoints.Checkpoint(
             model={name: tensor.contiguous() for name, tensor in self._.model.state_dict().items()},
-            optimizer=optimizer_tensors(self._.model, self._.optimizer),
+            optimizer=self._.optimizer.state(),
             curriculum=self._.curriculum.state_dict(),
             progress=self.progress.to_dict(),
             followers=self._followers.state(),
         )
-
-
-def optimizer_tensors(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """The optimizer's state by the names of the parameters."""
-    found: dict[str, torch.Tensor] = {}
-    for name, parameter in model.named_parameters():
-        for what, value in optimizer.state.get(parameter, {}).items():
-            found[f"{name}:{what}"] = torch.as_tensor(value).detach().clone()
-    return found
-
-
-def load_optimizer(model: Transformer, optimizer: torch.optim.Optimizer, saved: dict[str, torch.Tensor]) -> None:
-    """Puts a saved state back."""
-    parameters = dict(model.named_parameters())
-    for label, tensor in saved.items():
-        name, _, what = label.rpartition(":")
-        optimizer.state[parameters[name]][what] = tensor

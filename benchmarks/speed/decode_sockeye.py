@@ -62,7 +62,7 @@ def main(folder: Path, told: str) -> None:
 
     def counted(*given: Any) -> Any:
         found = search(*given)
-        events.tokens += sum(len(translation.target_ids) for translation in found)
+        events.tokens += sum(ids[0] > EOS for translation in found for ids in translation.target_ids)
         events.tell()
         return found
 

@@ -29,6 +29,17 @@ class Events:
 
         register_optimizer_step_post_hook(self.tell)
 
+    def tell_after(self, owner: Any, method: str) -> None:
+        """Tells after every call of a method from now on."""
+        original = getattr(owner, method)
+
+        def told(*arguments: Any, **named: Any) -> Any:
+            result = original(*arguments, **named)
+            self.tell()
+            return result
+
+        setattr(owner, method, told)
+
 
 def counting(events: Events, owner: Any, method: str, tokens: Any) -> None:
     """Lets a method count: `tokens(arguments, result)` gives the real target tokens of the batch that passes."""

@@ -9,12 +9,13 @@ from workload import SIZES
 
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
+from cclm.training.adam import Adam
 
 if __name__ == "__main__":
     folder, probes, work, told = sys.argv[1:]
     events = Events(Path(told))
     counting(events, Batches, "batch", lambda arguments, batch: batch.target_tokens)
-    events.tell_updates()
+    events.tell_after(Adam, "step")
     prepared, size = Prepared.open(Path(folder)), SIZES["GROWTH"]
     begin(
         recipe_of(

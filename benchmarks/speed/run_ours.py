@@ -17,6 +17,7 @@ from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches, Direction
 from cclm.data.prepared import Prepared
 from cclm.recipe import Recipe
+from cclm.training.adam import Adam
 from cclm.training.session import train
 
 EVERY, SAMPLE = 5, 13
@@ -85,7 +86,7 @@ def main(folder: str, name: str, precision: str, work: str, told: str) -> None:
     """Trains until it is killed."""
     events = Events(Path(told))
     counting(events, Batches, "batch", lambda arguments, batch: batch.target_tokens)
-    events.tell_updates()
+    events.tell_after(Adam, "step")
     prepared = Prepared.open(Path(folder))
     budget = budget_for(prepared, SIZES[name].step_tokens)
     begin(recipe_of(SIZES[name], precision, Path(work), languages=prepared.languages, budget=budget), prepared)

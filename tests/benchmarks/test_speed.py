@@ -220,6 +220,15 @@ def test_the_benchmark_of_training_prints_its_table(tmp_path: Path) -> None:
     assert all(600 < tokens < 1500 for tokens in steps)  # about 1,024; a short window holds few of them
 
 
+@pytest.mark.slow
+def test_the_benchmark_of_start_up_prints_its_table(tmp_path: Path) -> None:
+    few = ["data.high_resource=[por]", "data.low_resource=[glg]"]
+    command = [sys.executable, str(BENCHMARKS / "start_up.py"), "--rounds", "1", "--work", str(tmp_path / "w"), *few]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    torch_alone, training = (float(row.split("|")[2].split()[0]) for row in result.stdout.splitlines()[-2:])
+    assert 0 < torch_alone < training
+
+
 def test_the_table_and_picture_of_growth_have_every_case() -> None:
     window = Window(tokens=5000, seconds=2, updates=4, others=0)
     cases = [growth.Case(place, 1.5, window, window, 300 * 2**20, 200 * 2**20) for place in (10_000, 100_000)]

@@ -20,8 +20,8 @@ def tuning(study: Study) -> Section:
     head = ("arm", "key", "value", "macro dev loss", "weighted", "outcome")
     most = max(len(facts["tries"]) for facts in tuned["arms"].values())
     words = (
-        f"Each of these arms was trained once with each of {count(most, 'value')} and took the one with the lowest macro"
-        f" dev loss into all its trials. The choice used dev data only, and seed {tuned['seed']}, which is in no"
+        f"Each of these arms was trained once with each of {count(most, 'value')}, and the one with the lowest macro"
+        f" dev loss went into all its trials. The choice used dev data only, and seed {tuned['seed']}, which is in no"
         " comparison. What is not in the table was not tuned."
     )
     cost = (

@@ -136,7 +136,7 @@ def test_a_study_given_the_chosen_values_writes_the_same_without_the_tuning(fold
     page = stage.run(load_study(str(folder / "mini.yaml"), ["name=untuned", "tune=null", *changes]))
     expected = {name: part for name, part in done.items() if name != "tuning"}
     expected["study"] = {**done["study"], "name": "untuned"}
-    assert page.with_name("results.json").read_text() == json.dumps(expected, indent=1) + "\n"
+    assert page.with_name("results.json").read_text() == json.dumps(expected, indent=1, ensure_ascii=False) + "\n"
     declared = {"seeds": [1, 2], "primary": [["ccl-m", "uniform"]], "endpoint": "chrf"}
     assert page.with_name("declared.json").read_text() == json.dumps(declared, indent=1) + "\n"
     assert not page.with_name("tuned.json").exists()

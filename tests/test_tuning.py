@@ -8,6 +8,7 @@ from small_study import write_study
 
 from cclm.config import ConfigError
 from cclm.curriculum import Temperature
+from cclm.stages.tuning import lowest
 from cclm.study import Study, load_study, plain
 
 ARMS = """  bitext: {}
@@ -88,6 +89,10 @@ def test_the_chosen_value_holds_whatever_the_arm_says_of_it(tmp_path: Path, arm:
 def test_a_tuning_that_cannot_be_is_refused(tmp_path: Path, change: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         study(tmp_path, change)
+
+
+def test_of_equal_losses_the_first_is_taken() -> None:
+    assert lowest([2.0, 1.5, 1.5, 3.0]) == 1
 
 
 def test_infinity_is_written_as_in_yaml() -> None:

@@ -1,7 +1,7 @@
 """The tuning of a study: each tuned arm is trained once with each value, and takes the one with the least dev loss."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,14 +48,19 @@ def tune(study: Study, recipe: Recipe, prepared: Prepared, folder: Path, at_once
         if wrong := next((tried.name for tried, _ in own if tried.name in failed), None):
             complaints[arm] = f"its tuning failed: {wrong}: {failed[wrong]}"
         else:
-            chosen, facts = min(own, key=lambda one: float(one[1]["macro"]))  # the first of equals
-            choices[arm], facts["chosen"] = chosen.value, True
+            best = lowest([facts["macro"] for _, facts in own])
+            choices[arm], own[best][1]["chosen"] = own[best][0].value, True
         arms[arm] = {"key": next(iter(keys)), "tries": [facts for _, facts in own]}
     cost = {name: sum(facts[name] or 0 for _, facts in made) for name in ("steps", "tokens")}
     content = {"seed": study.tune.seed, **cost, "arms": arms}
     text = json.dumps({"version": VERSION, **content}, indent=1, ensure_ascii=False, allow_nan=False)
     write_if_changed(folder / "tuned.json", text + "\n")
     return Tuned(study.tuned(choices), content, complaints)
+
+
+def lowest(losses: Sequence[float]) -> int:
+    """Which of them is the lowest; of equals, the first."""
+    return min(range(len(losses)), key=lambda i: losses[i])
 
 
 def _train(

@@ -8,8 +8,8 @@ from cclm.report.study import Study
 from cclm.report.written import column, count, large
 
 NOTE = (
-    "Bits a token at the selected checkpoint; the lowest of an arm is bold. The mean over languages decides; weighted by"
-    " dev sentences, it would favour whoever draws HRLs most."
+    "Bits a token at the selected checkpoint; the lowest of an arm is bold. The mean over languages decides; weighted"
+    " by dev sentences, it would favour whoever draws HRLs most."
 )
 
 

@@ -31,6 +31,7 @@ def made_study(
     failed: Sequence[tuple[str, int]] = (),
     lrls: Sequence[str] = tuple(LRLS),
     hrls: Sequence[str] = tuple(HRLS),
+    tuned: bool = False,
 ) -> dict[str, Any]:
     """results.json as an object; `failed` names the trials that did not finish."""
     chance, languages = np.random.default_rng(7), [*lrls, *hrls]
@@ -46,7 +47,8 @@ def made_study(
                 {**base, "state": "finished", "why": None, **_trial(arm, gain, chance, languages, list(lrls))}
             )
     finished = [trial for trial in trials if trial["state"] == "finished"]
-    return {
+    tuning = {"tuning": made_tuning()} if tuned else {}
+    return tuning | {
         "version": 1,
         "study": {
             "name": name,
@@ -77,6 +79,23 @@ def made_study(
         "arms": {arm: _summary(arm, finished, list(hrls)) for arm in [*arms, "bitext"]},
         "comparisons": _comparisons(finished, list(arms), [list(pair) for pair in primary], list(hrls)),
     }
+
+
+def made_tuning() -> dict[str, Any]:
+    """What was tuned: two arms, three values each, one of which failed."""
+    arms = {"ccl-m-avg": ("threshold", [0.7, 0.85, 1.0], [4.31, 4.2, 4.25]), "tau-5": ("tau", [1, 5, ".inf"], [4.4, 5])}
+    made: dict[str, Any] = {}
+    for arm, (key, values, losses) in arms.items():
+        tries = [
+            {"value": value, "run": f"runs/{arm}-{key}-{value}.0", "chosen": loss == 4.2, "why": None}
+            | {"macro": loss, "weighted": 8 - loss, "best": 2900, "steps": 3000, "tokens": 2_000_000}
+            for value, loss in zip(values, losses, strict=False)
+        ]
+        made[arm] = {"key": f"curriculum.{key}", "tries": tries}
+    failed = dict.fromkeys(("macro", "weighted", "best", "steps", "tokens"))
+    run = {"value": ".inf", "run": "runs/tau-5-tau-inf.0", "chosen": False, "why": "loss is not finite at step 310"}
+    made["tau-5"]["tries"].append(run | failed)
+    return {"seed": 0, "steps": 15_000, "tokens": 10_000_000, "arms": made}
 
 
 def _trial(arm: str, gain: float, chance: np.random.Generator, languages: list[str], lrls: list[str]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A study: every arm with every seed, compared as declared; what is done stays done, and what fails is marked."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,13 @@ MORE = """  bitext: {}
   placebo: {curriculum.gate: {name: step}}
   dds: {curriculum: {gate: {name: all}, sampler: {name: multidds-s, every: 1}}}
 after: {placebo: [ccl-m]}
+tune:
+  arms:
+    ccl-m: {curriculum.gate.threshold: [0.3, 0.2]}
+    uniform: {curriculum.sampler.tau: [.inf, 1]}
 """
+TRIES = {"ccl-m": {0.3: "ccl-m-threshold-0.3.0", 0.2: "ccl-m-threshold-0.2.0"},
+         "uniform": {".inf": "uniform-tau-inf.0", 1: "uniform-tau-1.0"}}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(folder: Path) -> dict[str, Any]:
-    """The results of a study with five arms and two seeds."""
+    """The results of a study with five arms and two seeds, of which two arms are tuned."""
     page = stage.run(load_study(str(write_study(folder, MORE))))
     assert page == folder / "work" / "studies" / "mini" / "report.html"
     content: dict[str, Any] = json.loads(page.with_name("results.json").read_text())
@@ -94,6 +101,49 @@ def test_the_declared_comparison_is_a_paired_t_test_over_seeds(done: dict[str, A
     assert {comparison["second"] for comparison in done["comparisons"]} == {"uniform"}
 
 
+def test_a_tuned_arm_takes_the_value_whose_log_has_the_lowest_macro_dev_loss(
+    folder: Path, done: dict[str, Any]
+) -> None:
+    assert {arm: [one["value"] for one in facts["tries"]] for arm, facts in done["tuning"]["arms"].items()} == {
+        arm: list(tries) for arm, tries in TRIES.items()
+    }
+    steps = 0
+    for arm, tries in TRIES.items():
+        macro = {}
+        for value, run in tries.items():
+            (stopped,) = events(runs(folder) / run, "stopped")
+            steps += stopped["step"]
+            losses = next(e for e in events(runs(folder) / run, "validation") if e["step"] == stopped["best"])
+            macro[value] = sum(losses["dev_loss"].values()) / len(losses["dev_loss"])
+            assert json.loads((runs(folder) / run / "made_from.json").read_text())["recipe"]["seed"] == 0
+            assert not (runs(folder) / run / "scores.json").exists()  # test data plays no part
+        facts = done["tuning"]["arms"][arm]
+        assert [one["macro"] for one in facts["tries"]] == pytest.approx(list(macro.values()))
+        best = min(macro, key=lambda value: macro[value])
+        assert [one["value"] for one in facts["tries"] if one["chosen"]] == [best]
+        assert done["study"]["arms"][arm][facts["key"]] == best
+        for seed in (1, 2):
+            made = json.loads((runs(folder) / f"{arm}.{seed}" / "made_from.json").read_text())["recipe"]["curriculum"]
+            section, name = facts["key"].split(".")[1:]
+            assert made[section][name] == (math.inf if best == ".inf" else best)
+    assert done["tuning"]["steps"] == steps
+    kept = json.loads((folder / "work" / "studies" / "mini" / "tuned.json").read_text())
+    assert kept == {"version": 1, **done["tuning"]}
+
+
+def test_a_study_given_the_chosen_values_writes_the_same_without_the_tuning(folder: Path, done: dict[str, Any]) -> None:
+    changes = [f"arms.{arm}={json.dumps(done['study']['arms'][arm])}".replace('".inf"', ".inf") for arm in TRIES]
+    page = stage.run(load_study(str(folder / "mini.yaml"), ["name=untuned", "tune=null", *changes]))
+    expected = {name: part for name, part in done.items() if name != "tuning"}
+    expected["study"] = {**done["study"], "name": "untuned"}
+    assert page.with_name("results.json").read_text() == json.dumps(expected, indent=1, ensure_ascii=False) + "\n"
+    declared = {"seeds": [1, 2], "primary": [["ccl-m", "uniform"]], "endpoint": "chrf"}
+    assert page.with_name("declared.json").read_text() == json.dumps(declared, indent=1) + "\n"
+    assert not page.with_name("tuned.json").exists()
+    assert "What was tuned" not in page.read_text()
+    assert "What was tuned" in (folder / "work" / "studies" / "mini" / "report.html").read_text()
+
+
 def test_epochs_are_draws_over_batches(folder: Path, done: dict[str, Any]) -> None:
     trial = next(trial for trial in done["trials"] if trial["arm"] == "ccl-m" and trial["seed"] == 1)
     assert sum(trial["draws"].values()) == 60
@@ -115,6 +165,10 @@ def test_what_was_declared_cannot_be_changed_afterwards(folder: Path, done: dict
         ConfigError, match=r"declared otherwise before its runs; give it another name\n  endpoint: 'chrf'"
     ):
         stage.run(load_study(str(folder / "mini.yaml"), ["endpoint=bleu"]))
+    with pytest.raises(ConfigError, match=r"declared otherwise before its runs.*\n  tune\.seed: 0 -> 3"):
+        stage.run(load_study(str(folder / "mini.yaml"), ["tune.seed=3"]))
+    with pytest.raises(ConfigError, match=r"declared otherwise before its runs.*\n  tune: .* -> None"):
+        stage.run(load_study(str(folder / "mini.yaml"), ["tune=null"]))
 
 
 def test_a_trial_that_fails_is_marked_and_the_others_go_on(folder: Path, done: dict[str, Any]) -> None:
@@ -140,6 +194,34 @@ def test_a_trial_that_fails_is_marked_and_the_others_go_on(folder: Path, done: d
     assert "failed" in (folder / "work" / "studies" / name / "report.html").read_text()
     stage.run(load_study(str(folder / "mini.yaml"), [f"name={name}"]))  # mended: now all are there
     content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
+    assert content["comparisons"] == done["comparisons"]
+
+
+def test_an_arm_whose_tuning_fails_is_marked_and_tuned_when_it_is_mended(folder: Path, done: dict[str, Any]) -> None:
+    name, run = "ill-tuned", runs(folder) / "ccl-m-threshold-0.2.0"
+    log, path = (run / "log.jsonl").read_bytes(), run / "made_from.json"
+    path.write_text(path.read_text().replace('"learning_rate": 0.01', '"learning_rate": 0.02'))
+    with pytest.raises(TrainingError, match=r"4 of 10 trials failed; the same command tries them again"):
+        stage.run(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
+    content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
+    why = {f"{trial['arm']}.{trial['seed']}": trial["why"] for trial in content["trials"] if trial["why"]}
+    assert set(why) == {"ccl-m.1", "ccl-m.2", "placebo.1", "placebo.2"}
+    assert why["ccl-m.1"].startswith("its tuning failed: ccl-m-threshold-0.2.0: ")
+    assert why["ccl-m.1"].endswith("learning_rate: 0.02 -> 0.01")
+    assert why["placebo.2"] == "waits for ccl-m.2, which failed"
+    assert content["arms"]["uniform"] == done["arms"]["uniform"]
+    whole, failed = content["tuning"]["arms"]["ccl-m"]["tries"]
+    assert (whole["chosen"], failed["chosen"], failed["macro"]) == (False, False, None)
+    assert content["tuning"]["arms"]["uniform"] == done["tuning"]["arms"]["uniform"]
+    assert content["tuning"]["steps"] < done["tuning"]["steps"]
+    assert "failed: " in (folder / "work" / "studies" / name / "report.md").read_text()
+    shutil.rmtree(run)
+    others = {path: path.stat().st_mtime_ns for path in runs(folder).rglob("*") if path.is_file()}
+    stage.run(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
+    assert (run / "log.jsonl").read_bytes() == log
+    assert {path: path.stat().st_mtime_ns for path in others} == others
+    content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
+    assert content["tuning"] == done["tuning"]
     assert content["comparisons"] == done["comparisons"]
 
 

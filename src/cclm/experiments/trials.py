@@ -10,7 +10,7 @@ from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import bitext_folder, bitext_trainings
 from cclm.experiments.trainings import Training
 from cclm.recipe import Recipe
-from cclm.study import BITEXT, Study, steps_to_come
+from cclm.study import BITEXT, Study, Try, steps_to_come
 from cclm.training.made_from import newest_checkpoint, progress_of
 from cclm.whole import write_if_changed
 
@@ -52,10 +52,21 @@ def trainings(study: Study, trial: Trial, recipe: Recipe, prepared: Prepared, lo
     waits_for = study.after.get(trial.arm)
     steps = admissions_of(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}")) if waits_for else {}
     more = {**steps_to_come(study, trial.arm, steps), "benchmark.file": str(losses)}
-    path = losses.parent / "trials" / f"{trial.name}.json"
+    return [_training(study.recipe_of(trial.arm, trial.seed, **more), trial.folder, losses)]
+
+
+def tuning(study: Study, tried: Try, recipe: Recipe, losses: Path) -> Training:
+    """What has to be trained for a try, with its recipe beside those of the trials."""
+    more = {"name": tried.name, "benchmark.file": str(losses)}
+    settings = study.tuned({tried.arm: tried.value}).recipe_of(tried.arm, tried.seed, **more)
+    return _training(settings, Path(recipe.work) / "runs" / tried.name, losses)
+
+
+def _training(settings: Recipe, folder: Path, losses: Path) -> Training:
+    path = losses.parent / "trials" / f"{settings.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_if_changed(path, study.recipe_of(trial.arm, trial.seed, **more).model_dump_json(indent=1) + "\n")
-    return [Training(trial.name, path, trial.folder)]
+    write_if_changed(path, settings.model_dump_json(indent=1) + "\n")
+    return Training(settings.name, path, folder)
 
 
 def events(run: Path) -> list[dict[str, Any]]:

@@ -25,6 +25,14 @@ _FINISHED = _FAILED | {
     "scores": {"languages": Each({"bleu": NUMBER, "chrf": NUMBER})},
 }
 TRIALS = {"finished": _FINISHED, "failed": _FAILED}
+_TRY = {
+    "value": ANYTHING,
+    "run": TEXT,
+    "chosen": YES_NO,
+    "why": Optional(TEXT),
+    "macro": Optional(NUMBER),
+    "weighted": Optional(NUMBER),
+}
 STUDY = {
     "study": {
         "name": TEXT,
@@ -43,6 +51,9 @@ STUDY = {
     },
     "similarity": Optional(Each(Each(NUMBER))),
     "benchmark": Optional({"losses": Each(NUMBER), "steps": Optional(WHOLE), "tokens": Optional(WHOLE)}),
+    "tuning": Optional(
+        {"seed": WHOLE, "steps": WHOLE, "tokens": WHOLE, "arms": Each({"key": TEXT, "tries": [_TRY]})},
+    ),
     "trials": [{"state": TEXT}],
     "arms": Each(
         {

@@ -11,6 +11,7 @@ from cclm.report.study_claims import claims, differences
 from cclm.report.study_course import cost, course
 from cclm.report.study_data import data, failures
 from cclm.report.study_scores import scores
+from cclm.report.study_tuning import tuning
 from cclm.report.written import count, seeds_named
 
 
@@ -30,6 +31,8 @@ def _document(study: Study, seconds: Mapping[str, float]) -> Document:
     sections = [claims(study), scores(study)]
     if study.finished():
         sections += [course(study), cost(study, seconds)]
+    if study.results.get("tuning"):
+        sections.append(tuning(study))
     if study.failed():
         sections.append(failures(study))
     return Document("cclm study", study.name, _lead(study), [*sections, differences(study), data(study)])

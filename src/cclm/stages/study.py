@@ -1,9 +1,8 @@
 """`cclm study`: every arm with every seed, trained, translated, scored and compared; what is done is not done again."""
 
 import json
-import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cclm.config import ConfigError
 from cclm.data.prepared import Prepared
@@ -17,8 +16,9 @@ from cclm.stages.pages import write_study
 from cclm.stages.prepare import prepared_data
 from cclm.stages.study_results import results, write_results
 from cclm.stages.train import draw, graph_of
-from cclm.stages.watch import Watch
-from cclm.study import BITEXT, Study
+from cclm.stages.tuning import tune
+from cclm.stages.watch import Remaining, Watch
+from cclm.study import BITEXT, Study, plain
 from cclm.training.errors import TrainingError
 from cclm.training.made_from import is_finished
 from cclm.training.run_directory import differences
@@ -51,8 +51,13 @@ def run(study: Study, at_once: int | None = None) -> Path:
     with Watch(bitext_recipe(recipe).training.max_steps) as watch:
         losses = benchmark(recipe, prepared, at_once=at_once, saw=watch.saw, say=watch.say)
     write_if_changed(folder / "losses.json", json.dumps({"version": 1, "losses": losses}, indent=1) + "\n")
-    failed = _train(study, recipe, prepared, folder, at_once or available_cores())
-    write_results(folder, results(study, recipe, prepared, losses, failed))
+    at_once = at_once or available_cores()
+    tuned = tune(study, recipe, prepared, folder, at_once)
+    study = tuned.study
+    untuned = {trial.name: tuned.failed[trial.arm] for trial in trials(study, recipe) if trial.arm in tuned.failed}
+    failed = _train(study, recipe, prepared, folder, at_once, untuned)
+    tuning = {"tuning": tuned.facts} if tuned.facts else {}
+    write_results(folder, results(study, recipe, prepared, losses, failed) | tuning)
     page = write_study(folder)
     if failed:
         told = "\n  ".join(f"{name}: {why}" for name, why in failed.items())
@@ -66,6 +71,8 @@ def run(study: Study, at_once: int | None = None) -> Path:
 def _declare(study: Study, folder: Path) -> None:
     """What is asked stands before the answers: it is written down before the first run and holds from then on."""
     now = study.model_dump(mode="json", include={"primary", "endpoint", "seeds"})
+    if study.tune:
+        now["tune"] = plain(study.tune.model_dump(mode="json"))
     path = folder / "declared.json"
     folder.mkdir(parents=True, exist_ok=True)
     if not path.exists():
@@ -77,22 +84,23 @@ def _declare(study: Study, folder: Path) -> None:
         )
 
 
-def _train(study: Study, recipe: Recipe, prepared: Prepared, folder: Path, at_once: int) -> dict[str, str]:
+def _train(
+    study: Study, recipe: Recipe, prepared: Prepared, folder: Path, at_once: int, untuned: Mapping[str, str]
+) -> dict[str, str]:
     """Trains and scores every trial that is not done; gives why some failed. One that waits for a failed one fails."""
     every = trials(study, recipe)
-    failed: dict[str, str] = {}
-    telling = _Telling(len(every))
+    failed = dict(untuned)
     with Watch(recipe.training.max_steps) as watch:
         for wave in study.waves():
             due: list[Training] = []
-            for trial in (trial for trial in every if trial.arm in wave):
+            for trial in (trial for trial in every if trial.arm in wave and trial.name not in untuned):
                 blocked = [f"{arm}.{trial.seed}" for arm in study.after.get(trial.arm, ())]
                 if why := next((name for name in blocked if name in failed), None):
                     failed[trial.name] = f"waits for {why}, which failed"
                     continue
                 due += _due(study, trial, recipe, prepared, folder / "losses.json")
-            telling.begin(watch, len(due))
-            complaints = side_by_side(due, at_once, lambda training, event: telling.saw(watch, training, event))
+            remaining = Remaining(watch, len(due), f"{len(every)} trials in all")
+            complaints = side_by_side(due, at_once, remaining.saw)
             failed |= {name.partition("/")[0]: why for name, why in complaints.items()}
     for trial in every:
         if trial.arm == BITEXT and trial.name not in failed:
@@ -113,22 +121,3 @@ def _due(study: Study, trial: Trial, recipe: Recipe, prepared: Prepared, losses:
 
 def _is_done(training: Training, prepared: Prepared, losses: dict[str, float] | None) -> bool:
     return is_finished(training.folder, training.settings(), prepared, losses)
-
-
-class _Telling:
-    """Says how many trials are done, and how long the rest will take."""
-
-    def __init__(self, trials: int) -> None:
-        self._done, self._due, self._start, self._trials = 0, 0, time.monotonic(), trials
-
-    def begin(self, watch: Watch, due: int) -> None:
-        self._done, self._due, self._start = 0, due, time.monotonic()
-        watch.say(f"{due} trainings to do, of {self._trials} trials in all")
-
-    def saw(self, watch: Watch, training: Training, event: dict[str, Any]) -> None:
-        watch.saw(training, event)
-        if event["event"] == "stopped":
-            self._done += 1
-            spent = time.monotonic() - self._start
-            left = spent / self._done * (self._due - self._done) / 60
-            watch.say(f"{training.name}: {self._done} of {self._due} trainings, about {left:.0f} min left")

@@ -1,7 +1,6 @@
 """What a study came to: every trial, the arms on average, the comparisons; results.json, a page and Markdown."""
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from cclm.experiments.benchmark import bitext_folder
 from cclm.experiments.trials import Trial, bitext_outcome, outcome, trials
 from cclm.recipe import Recipe
 from cclm.stages.evaluate import Evaluation
-from cclm.study import BITEXT, Study
+from cclm.study import BITEXT, Study, plain
 from cclm.training.tasks import tasks
 from cclm.whole import write_if_changed
 
@@ -47,8 +46,8 @@ def results(
         "version": VERSION,
         "study": {
             **study.model_dump(mode="json", include={"name", "recipe", "seeds", "primary", "endpoint"}),
-            "arms": _plain(study.arms),
-            "changes": _plain(study.changes),
+            "arms": plain(study.arms),
+            "changes": plain(study.changes),
             "baseline": study.against,
         },
         "data": {
@@ -68,13 +67,6 @@ def results(
         "arms": {arm: _arm([trial for trial in made if trial["arm"] == arm], groups) for arm in study.arms},
         "comparisons": _comparisons(study, made, groups),
     }
-
-
-def _plain(value: Any) -> Any:
-    """The settings with infinity as YAML writes it, for which JSON has no word."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    return ".inf" if value == math.inf else value
 
 
 def _similarity(recipe: Recipe) -> dict[str, dict[str, float]]:

@@ -1,6 +1,7 @@
 """Trainings side by side, as people see them: a bar each on a terminal, a line for what matters elsewhere too."""
 
 import sys
+import time
 from types import TracebackType
 from typing import Any
 
@@ -50,3 +51,20 @@ class Watch:
     def say(self, line: str) -> None:
         """A line that stays."""
         self._console.print(Text("    " + line, style="dim"), soft_wrap=True)
+
+
+class Remaining:
+    """Says how many of the trainings that are due are done, and how long the rest will take."""
+
+    def __init__(self, watch: Watch, due: int, of: str) -> None:
+        self._watch, self._due, self._done, self._start = watch, due, 0, time.monotonic()
+        watch.say(f"{due} trainings to do, of {of}")
+
+    def saw(self, training: Training, event: dict[str, Any]) -> None:
+        """An event of a training's log."""
+        self._watch.saw(training, event)
+        if event["event"] == "stopped":
+            self._done += 1
+            spent = time.monotonic() - self._start
+            left = spent / self._done * (self._due - self._done) / 60
+            self._watch.say(f"{training.name}: {self._done} of {self._due} trainings, about {left:.0f} min left")

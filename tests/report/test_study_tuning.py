@@ -1,0 +1,66 @@
+"""What a study tuned, on its page: every try, the choice, what it rests on and what it cost."""
+
+import json
+from pathlib import Path
+
+import pytest
+from made_run import EVIL
+from made_study import made_study
+from read_page import page_of
+
+from cclm.report.study_files import read_study
+from cclm.report.study_page import study_markdown
+
+HEAD = ["arm", "key", "value", "macro dev loss", "weighted", "outcome"]
+
+
+def test_every_try_stands_there_with_its_losses_and_the_choice() -> None:
+    page = page_of(made_study(tuned=True))
+    assert page.tables["Tuning"] == [
+        HEAD,
+        ["ccl-m-avg", "curriculum.threshold", "0.7", "4.310", "3.690", ""],
+        ["ccl-m-avg", "curriculum.threshold", "0.85", "4.200", "3.800", "chosen"],
+        ["ccl-m-avg", "curriculum.threshold", "1.0", "4.250", "3.750", ""],
+        ["tau-5", "curriculum.tau", "1", "4.400", "3.600", ""],
+        ["tau-5", "curriculum.tau", "5", "5.000", "3.000", ""],
+        ["tau-5", "curriculum.tau", ".inf", "–", "–", "failed: loss is not finite at step 310"],
+    ]
+    assert {"Tuning/ccl-m-avg/value", "Tuning/ccl-m-avg/macro dev loss"} <= page.strong
+    assert "Tuning/tau-5/value" not in page.strong
+
+
+def test_it_says_what_the_choice_rests_on_and_what_it_cost() -> None:
+    page = page_of(made_study(tuned=True))
+    assert "The choice used dev data only, and seed 0, which is in no comparison." in page.words
+    assert "The mean over languages decides; weighted by dev sentences, it would favour" in page.words
+    assert "The tuning took 6 trainings, 15,000 steps and 10.0 M target tokens" in page.words
+
+
+def test_markdown_has_the_same_section_and_a_study_that_tunes_nothing_has_none() -> None:
+    text = study_markdown(made_study(tuned=True))
+    assert "## What was tuned" in text
+    assert "| ccl-m-avg | curriculum.threshold | **0.85** | **4.200** | 3.800 | chosen |" in text
+    assert "tuned" not in study_markdown(made_study())
+    assert "Tuning" not in page_of(made_study()).tables
+
+
+def test_nothing_in_it_becomes_markup() -> None:
+    results = made_study(tuned=True)
+    arms = results["tuning"]["arms"]
+    arms[EVIL] = {"key": EVIL, "tries": [{"value": EVIL, "run": EVIL, "chosen": True, "why": EVIL}]}
+    page = page_of(results)
+    assert "script" not in page.tags
+    assert page.words.count(EVIL) == 4
+    assert "<script" not in study_markdown(results)
+
+
+def test_it_is_read_and_refused_where_it_has_another_shape(tmp_path: Path) -> None:
+    results = made_study(tuned=True)
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert read_study(tmp_path) == results
+    results["tuning"]["arms"]["tau-5"]["tries"][1]["macro"] = "low"
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    with pytest.raises(
+        ValueError, match=r"tuning\.arms\.tau-5\.tries\[1\]\.macro: expected a finite number, got 'low'"
+    ):
+        read_study(tmp_path)

@@ -1,7 +1,10 @@
 """A study: every arm with every seed, compared as declared; what is done stays done, and what fails is marked."""
 
 import json
+import shlex
 import shutil
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,9 @@ from small_recipe import events
 from small_study import write_study
 
 from cclm.config import ConfigError
+from cclm.evaluation.bootstrap import paired_bootstrap
 from cclm.stages import study as stage
+from cclm.stages.evaluate import Evaluation
 from cclm.stages.pages import write_study as write_page
 from cclm.study import built_in_studies, load_study
 from cclm.training.errors import TrainingError
@@ -141,6 +146,46 @@ def test_a_trial_that_fails_is_marked_and_the_others_go_on(folder: Path, done: d
     stage.run(load_study(str(folder / "mini.yaml"), [f"name={name}"]))  # mended: now all are there
     content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
     assert content["comparisons"] == done["comparisons"]
+
+
+def test_one_seed_is_compared_by_its_sentences_and_has_what_scorers_gave(folder: Path, done: dict[str, Any]) -> None:
+    """The runs of seed 1 are there: nothing is trained. Two of them are given a score of another program."""
+    echo = "import json, sys; [print(json.dumps({'id': s['id'], 'score': 2})) for s in map(json.loads, sys.stdin)]"
+    kept = {name: (runs(folder) / name / "scores.json").read_text() for name in ("ccl-m.1", "uniform.1")}
+    for name in kept:
+        Evaluation(runs(folder) / name).score({"echo": shlex.join([sys.executable, "-c", echo])})
+    page = stage.run(load_study(str(folder / "mini.yaml"), ["name=one", "seeds=[1]"]))
+    for name, text in kept.items():
+        (runs(folder) / name / "scores.json").write_text(text)
+    content = json.loads(page.with_name("results.json").read_text())
+
+    lines = {arm: Evaluation(runs(folder) / f"{arm}.1").lines() for arm in ("ccl-m", "uniform")}
+    ours, theirs = ({lang: texts[0] for lang, texts in lines[arm].items()} for arm in ("ccl-m", "uniform"))
+    references = {lang: texts[1] for lang, texts in lines["uniform"].items()}
+    groups = {"all": ["tur", "aze"], "hrl": ["tur"], "lrl": ["aze"]}
+    for metric in ("chrf", "bleu"):
+        languages, means = paired_bootstrap(ours, theirs, references, groups=groups, metric=metric)
+        for over in groups:
+            (one,) = (
+                one
+                for one in content["comparisons"]
+                if (one["first"], one["second"], one["metric"], one["over"]) == ("ccl-m", "uniform", metric, over)
+            )
+            expected = means[over]
+            assert (one["low"], one["high"], one["p"]) == (expected.low, expected.high, expected.p)
+            assert one["mean"] == pytest.approx(expected.difference)
+            assert one["resamples"] == 2000
+            assert one["sentence"].endswith("licenses no claim about the method")
+            assert one.get("languages") == (
+                {lang: asdict(row) for lang, row in languages.items()} if over == "all" else None
+            )
+    (primary,) = (one for one in content["comparisons"] if one["primary"])
+    assert primary["holm"] == primary["p"]
+    wanted = {"all": 2.0, "hrl": 2.0, "lrl": 2.0, "languages": {"tur": 2.0, "aze": 2.0}}
+    found = {arm: row.get("more_scores") for arm, row in content["arms"].items()}
+    assert found == {arm: {"echo": wanted} if arm in ("ccl-m", "uniform") else None for arm in content["arms"]}
+    assert "bootstrap of the test sentences, one seed" in page.read_text()
+    assert "### echo" in page.with_name("report.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def results(
             "tokens": bitext["tokens"] if bitext else None,
         },
         "trials": made,
-        "arms": {arm: _arm([trial for trial in made if trial["arm"] == arm], groups) for arm in study.arms},
+        "arms": {arm: arm_on_average([trial for trial in made if trial["arm"] == arm], groups) for arm in study.arms},
         "comparisons": comparisons(study, made, groups, Path(recipe.work)),
     }
 
@@ -103,7 +103,7 @@ def _trial(trial: Trial, recipe: Recipe, batches: Mapping[str, int], why: str | 
     return facts | {"scores": {"languages": scores["languages"], "means": scores["means"]}}
 
 
-def _arm(made: list[dict[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, Any]:
+def arm_on_average(made: list[dict[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, Any]:
     """An arm on average over its finished seeds."""
     finished = [trial for trial in made if trial["state"] == "finished"]
     if not finished:

@@ -61,6 +61,7 @@ def test_the_forest_plot_has_the_intervals() -> None:
     assert len(lines) == len(shown)
     widths = {round(float(line.attrib["x2"]) - float(line.attrib["x1"]), 0) for line in lines}
     assert len(widths) == 1
+    assert (root.findtext(f"{SVG}title") or "").endswith("first − second (one seed, its sentences resampled)")
 
 
 def test_each_language_has_its_difference_and_its_mark() -> None:

@@ -46,7 +46,7 @@ def test_intervals_and_p_of_a_bootstrap_are_shown_and_called_so() -> None:
     assert "Line: 95\u00a0% interval of a paired bootstrap of the test sentences, of one seed." in page.words
     assert "paired t-test" not in page.words
     assert "paired by seed" not in page.words
-    assert "mean over seeds" not in page.words
+    assert "Diamond: the difference, full where" in page.words
 
 
 def test_no_arm_is_marked_as_better_for_one_seeds_sake() -> None:

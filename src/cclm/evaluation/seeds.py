@@ -30,5 +30,5 @@ def over_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> Ov
         raise ValueError(f"no seed in common: the system has {sorted(system)}, the baseline {sorted(baseline)}")
     differences = {str(seed): system[seed] - baseline[seed] for seed in shared}
     interval = paired_t(list(differences.values()))
-    means = [math.fsum(scores[seed] for seed in shared) / len(shared) for scores in (baseline, system)]
-    return OverSeeds(*means, interval.mean, interval.low, interval.high, interval.p, differences)
+    theirs, ours = (math.fsum(scores[seed] for seed in shared) / len(shared) for scores in (baseline, system))
+    return OverSeeds(theirs, ours, interval.mean, interval.low, interval.high, interval.p, differences)

@@ -61,7 +61,7 @@ def _columns(study: Study) -> Sequence[str]:
 def _row(study: Study, arm: str, name: str) -> dict[str, float | None]:
     """The means under their titles, and the languages."""
     found = study.more_scores(arm)[name]
-    return {title: found.get(group) for group, title in GROUPS.items()} | found["languages"]
+    return {**{title: found.get(group) for group, title in GROUPS.items()}, **found["languages"]}
 
 
 def _share(value: float | None) -> str:

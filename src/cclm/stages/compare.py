@@ -65,7 +65,7 @@ def _methods(
     facts = [
         {"name": method.name, "runs": [_facts(method.runs[seed]) for seed in sorted(method.runs)]} for method in methods
     ]
-    compared = _told(facts, [(len(seeds), *rows) for seeds, *rows in found], metric)
+    compared = _told(facts, [(len(seeds), languages, means) for seeds, languages, means in found], metric)
     for comparison, method, (seeds, *_) in zip(compared, methods[1:], found, strict=True):
         alone = [each.runs[seed].run for each in (methods[0], method) for seed in sorted({*each.runs} - {*seeds})]
         comparison |= {"seeds": seeds, "left_out": [str(path) for path in alone]}

@@ -56,9 +56,12 @@ def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(missing: s
 
 
 def test_an_interrupt_ends_with_130() -> None:
-    command = [sys.executable, "-m", "cclm", "simulate", "thousand", "curriculum.every=10"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
-        time.sleep(3)
+    ready = "import sys, cclm.cli; print(flush=True); sys.argv = ['cclm', *sys.argv[1:]]; cclm.cli.main()"
+    command = [sys.executable, "-c", ready, "simulate", "thousand", "curriculum.every=10"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        process.stdout.readline()
+        time.sleep(1)
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=30)
     assert process.returncode == 130

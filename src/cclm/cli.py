@@ -245,11 +245,18 @@ def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
 )
 @JSON
 def compare(runs: Sequence[Path], split: str, metric: Any, samples: int, as_json: bool) -> None:
-    """Compares runs with the first RUN, sentence by sentence: differences, 95 % intervals and p values.
+    """Compares runs with the first RUN, or methods over seeds: differences, 95 % intervals and p values.
 
-    What is resampled is the test sentences of each language, the same for both runs; the means over all languages, HRLs
-    and LRLs have an interval too. The folder of the bitext runs is a system like any other. What is not translated yet
-    is translated first. Says in a sentence what may be concluded; from one seed that is nothing about a method.
+    Two runs are compared sentence by sentence: the test sentences of each language are resampled, the same for both.
+    The means over all languages, HRLs and LRLs have an interval too. The folder of the bitext runs is a system like any
+    other. What is not translated yet is translated first. Says in a sentence what may be concluded; from one seed that
+    is nothing about a method.
+
+    Runs whose recipes differ in name and seed alone are one method. Where several methods are given, and several runs
+    of one, methods are compared with that of the first RUN over the seeds that both have, by a paired t-test:
+
+    \b
+      cclm compare uniform.1 uniform.2 uniform.3 ccl-m.1 ccl-m.2 ccl-m.3
     """
     if len(runs) < 2:
         raise click.UsageError("give two runs or more: the first is what the others are compared with")

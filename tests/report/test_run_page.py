@@ -198,6 +198,18 @@ def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
     assert (data["rounds"]["steps"], data["scores"], data["translations"], data["admissions"]) == ([], None, [], [])
 
 
+def test_scores_of_other_programs_stand_beside_ours_by_number(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    content = json.loads((run / "scores.json").read_text())
+    content["languages"]["aze"] |= {"off_target": 0.125, "constructor": 0.712345678}
+    (run / "scores.json").write_text(json.dumps(content))
+    data = page_of(run).data
+    assert data["scores"]["scorers"] == ["constructor"]
+    found = {language["name"]: language["by_scorers"] for language in data["languages"]}
+    assert found == {name: [0.71235] if name == "aze" else [None] for name in found}
+    assert page_of(write_run(tmp_path / "plain")).data["scores"]["scorers"] == []
+
+
 def test_the_helper_logs_what_training_would(tmp_path: Path) -> None:
     kinds = {event["event"] for event in events(simulated())}
     assert kinds == {"train", "probe", "admitted", "validation", "stopped"}

@@ -85,6 +85,23 @@ def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
         assert words in found.text
 
 
+def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    plain = drawn(write_report(run)).text
+    assert "off-target" not in plain
+    assert "scorer" not in plain
+    content = json.loads((run / "scores.json").read_text())
+    content["languages"]["aze"] |= {"off_target": 0.125, "off_target_references": 0.04, "comet": 0.75}
+    content["languages"]["bel"] |= {"off_target_references": 0.05, "comet": 0.7125, "exact": 12.5}
+    (run / "scores.json").write_text(json.dumps(content))
+    text = drawn(write_report(run)).text.replace("\u00a0", " ")
+    assert "BLEUchrFoff-targetcometexactdev loss" in text
+    assert "12.5 % (4.0 %)0.7500–" in text
+    assert "– (5.0 %)0.712512.50" in text
+    assert "off-target: translations in another language than asked for (in brackets: references)" in text
+    assert "comet and exact: mean over sentences of what that scorer gave" in text
+
+
 def test_a_thousand_languages_can_be_drawn(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", "thousand", "max_steps=20000", "second_phase=18000")
     found = drawn(write_report(run))

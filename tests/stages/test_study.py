@@ -2,7 +2,10 @@
 
 import json
 import math
+import shlex
 import shutil
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +16,24 @@ from small_recipe import events
 from small_study import write_study
 
 from cclm.config import ConfigError
+from cclm.evaluation.bootstrap import paired_bootstrap
 from cclm.stages import study as stage
+from cclm.stages.evaluate import Evaluation
 from cclm.stages.pages import write_study as write_page
 from cclm.study import built_in_studies, load_study
 from cclm.training.errors import TrainingError
 
 pytestmark = pytest.mark.slow
-MORE = """  bitext: {}
-  placebo: {curriculum.gate: {name: step}}
-  dds: {curriculum: {gate: {name: all}, sampler: {name: multidds-s, every: 1}}}
-after: {placebo: [ccl-m]}
-tune:
+TUNE = """tune:
   arms:
     ccl-m: {curriculum.gate.threshold: [0.3, 0.2]}
     uniform: {curriculum.sampler.tau: [.inf, 1]}
 """
+MORE = f"""  bitext: {{}}
+  placebo: {{curriculum.gate: {{name: step}}}}
+  dds: {{curriculum: {{gate: {{name: all}}, sampler: {{name: multidds-s, every: 1}}}}}}
+after: {{placebo: [ccl-m]}}
+{TUNE}"""
 TRIES = {"ccl-m": {0.3: "ccl-m-threshold-0.3.0", 0.2: "ccl-m-threshold-0.2.0"},
          "uniform": {".inf": "uniform-tau-inf.0", 1: "uniform-tau-1.0"}}  # fmt: skip
 
@@ -223,6 +229,46 @@ def test_an_arm_whose_tuning_fails_is_marked_and_tuned_when_it_is_mended(folder:
     content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
     assert content["tuning"] == done["tuning"]
     assert content["comparisons"] == done["comparisons"]
+
+
+def test_one_seed_is_compared_by_its_sentences_and_has_what_scorers_gave(folder: Path, done: dict[str, Any]) -> None:
+    """The runs of seed 1 are there: nothing is trained. One of them is given a score of another program."""
+    echo = "import json, sys; [print(json.dumps({'id': s['id'], 'score': 2})) for s in map(json.loads, sys.stdin)]"
+    scores = runs(folder) / "ccl-m.1" / "scores.json"
+    before = scores.read_text()
+    Evaluation(scores.parent).score({"echo": shlex.join([sys.executable, "-c", echo])})
+    page = stage.run(load_study(str(write_study(folder, TUNE)), ["name=one", "seeds=[1]"]))
+    scores.write_text(before)
+    write_study(folder, MORE)
+    content = json.loads(page.with_name("results.json").read_text())
+
+    lines = {arm: Evaluation(runs(folder) / f"{arm}.1").lines() for arm in ("ccl-m", "uniform")}
+    ours, theirs = ({lang: texts[0] for lang, texts in lines[arm].items()} for arm in ("ccl-m", "uniform"))
+    references = {lang: texts[1] for lang, texts in lines["uniform"].items()}
+    groups = {"all": ["tur", "aze"], "hrl": ["tur"], "lrl": ["aze"]}
+    for metric in ("chrf", "bleu"):
+        languages, means = paired_bootstrap(ours, theirs, references, groups=groups, metric=metric)
+        for over in groups:
+            (one,) = (
+                one
+                for one in content["comparisons"]
+                if (one["first"], one["second"], one["metric"], one["over"]) == ("ccl-m", "uniform", metric, over)
+            )
+            expected = means[over]
+            assert (one["low"], one["high"], one["p"]) == (expected.low, expected.high, expected.p)
+            assert one["mean"] == pytest.approx(expected.difference)
+            assert one["resamples"] == 2000
+            assert one["sentence"].endswith("licenses no claim about the method")
+            assert one.get("languages") == (
+                {lang: asdict(row) for lang, row in languages.items()} if over == "all" else None
+            )
+    (primary,) = (one for one in content["comparisons"] if one["primary"])
+    assert primary["holm"] == primary["p"]
+    wanted = {"all": 2.0, "hrl": 2.0, "lrl": 2.0, "languages": {"tur": 2.0, "aze": 2.0}}
+    found = {arm: row.get("more_scores") for arm, row in content["arms"].items()}
+    assert found == {"uniform": None, "ccl-m": {"echo": wanted}}
+    assert "bootstrap of the test sentences, one seed" in page.read_text()
+    assert "### echo" in page.with_name("report.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def forest(study: Study) -> str:
     axis += [text(label, x(value), y + 18, text_anchor="middle") for value, label in ticks(low, high)]
     axis.append(line(x(0), 6, x(0), y, "rule", stroke_width=1.2))
     named = f"difference in mean {study.endpoint_name}, first − second"
+    named += " (one seed, its sentences resampled)" if study.resampled else ""
     axis.append(text(named, (LEFT + RIGHT) / 2, y + 38, text_anchor="middle"))
     return framed(axis + rows, WIDTH, y + 50, title=f"{study.name}: {named}", description=_said(shown, study))
 

@@ -12,6 +12,8 @@ from cclm.report.run_files import RunFiles
 from cclm.report.settings import method, read_settings, setting
 
 TABLES = ("dev_loss", "competence", "hrls_competence", "weights")
+OURS = ("bleu", "bleu_low", "bleu_high", "chrf", "off_target", "off_target_references")
+"""Scores of our own; a language may have others, by the name that a scorer was given."""
 MOST_ROUNDS = 600
 """Rounds in a page: more than this no screen has columns for."""
 MOST_NUMBERS = 120_000
@@ -69,6 +71,7 @@ def _languages(run: RunFiles, names: list[str], settings: Mapping[str, Any]) -> 
                 "dev_loss": _short(validated.get(name)),
                 "benchmark": _short(run.benchmark.get(name)),
                 "scores": {key: _short(value) for key, value in scores[name].items()} if name in scores else None,
+                "by_scorers": [_short(scores.get(name, {}).get(scorer)) for scorer in _scorers(run)],
                 "others": [_short(other["languages"].get(name, {}).get("bleu")) for other in run.others.values()],
             }
         )
@@ -169,7 +172,13 @@ def _scores(run: RunFiles) -> dict[str, Any] | None:
     if run.scores is None:
         return None
     others = [{"name": name, "means": _means(scores)} for name, scores in run.others.items()]
-    return {"means": _means(run.scores), "others": others, "signature": list(_flat(run.scores["signature"]))}
+    signature = list(_flat(run.scores["signature"]))
+    return {"means": _means(run.scores), "others": others, "scorers": _scorers(run), "signature": signature}
+
+
+def _scorers(run: RunFiles) -> list[str]:
+    rows = run.scores["languages"].values() if run.scores else ()
+    return list(dict.fromkeys(name for row in rows for name in row if name not in OURS))
 
 
 def _means(scores: Mapping[str, Any]) -> dict[str, float | int | None]:

@@ -56,6 +56,11 @@ class Study:
         return [lang for lang in declared if lang in scored] + [lang for lang in tasks if lang not in declared]
 
     @cached_property
+    def resampled(self) -> bool:
+        """Whether its intervals are of a bootstrap of sentences: so it is with a single seed."""
+        return any(comparison.get("resamples") for comparison in self.comparisons)
+
+    @cached_property
     def paper(self) -> PaperFigures | None:
         """What the paper printed for this recipe, if it is one of the paper's."""
         return paper_figures(str(self.results["study"]["recipe"]))
@@ -86,6 +91,10 @@ class Study:
         value: float | None = rows.get(lang, {}).get(metric)
         return value
 
+    def more_scores(self, arm: str) -> Mapping[str, Mapping[str, Any]]:
+        """What an arm's languages and groups have beside BLEU and chrF, mean over seeds, by the name of the score."""
+        return self.results["arms"].get(arm, {}).get("more_scores") or {}
+
     def by_seed(self, arm: str, metric: str, over: str) -> list[float]:
         """The same score of each seed."""
         found = []
@@ -115,9 +124,9 @@ class Study:
         return [comparison for comparison in self.comparisons if self.status(comparison) == "primary"]
 
     def marks(self) -> dict[str, list[tuple[str, str]]]:
-        """For each arm that is better by a primary comparison, adjusted: a sign and what it says."""
+        """For each arm that is better by a primary comparison over seeds, adjusted: a sign and what it says."""
         found: dict[str, list[tuple[str, str]]] = {}
-        for i, comparison in enumerate(self.primary):
+        for i, comparison in enumerate([] if self.resampled else self.primary):
             if comparison.get("holm") is not None and comparison["holm"] < LEVEL and comparison["mean"]:
                 pair = [comparison["first"], comparison["second"]]
                 better, worse = pair if comparison["mean"] > 0 else pair[::-1]

@@ -10,6 +10,7 @@ from cclm.report.shape import ANYTHING, NUMBER, TEXT, WHOLE, YES_NO, Each, Optio
 VERSION = 1
 
 _MEANS = Each(NUMBER.or_null)
+_GROUPS = dict.fromkeys(("all", "hrl", "lrl"), Optional(NUMBER))
 _FAILED = {"arm": TEXT, "seed": WHOLE, "run": TEXT, "state": TEXT, "why": TEXT.or_null}
 _FINISHED = _FAILED | {
     "why": Optional(TEXT),
@@ -64,6 +65,7 @@ STUDY = {
             "weighted": Optional(NUMBER),
             "macro": Optional(NUMBER),
             "steps": Optional(NUMBER),
+            "more_scores": Optional(Each(_GROUPS | {"languages": Each(NUMBER)})),
         }
     ),
     "comparisons": [
@@ -80,6 +82,8 @@ STUDY = {
             "p": Optional(NUMBER),
             "holm": Optional(NUMBER),
             "sentence": TEXT,
+            "resamples": Optional(WHOLE),
+            "languages": Optional(Each({"difference": NUMBER, "p": NUMBER})),
         }
     ],
 }

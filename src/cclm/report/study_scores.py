@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from cclm.report.document import Block, Cell, Section, Table, Words, crossed
 from cclm.report.paper_figures import SAMPLERS
 from cclm.report.study import METRICS, Study
+from cclm.report.study_more_scores import more_scores
 from cclm.report.written import best_of, column, with_spread
 
 NUMBERS = {"many-to-one": "Table 2", "one-to-many": "Table 3"}
@@ -21,7 +22,7 @@ def scores(study: Study) -> Section:
     blocks.append(_individual(study, "bleu"))
     if study.paper:
         blocks.append(_of_the_paper(study))
-    blocks.append(_individual(study, "chrf"))
+    blocks += [_individual(study, "chrf"), *more_scores(study)]
     return Section("scores", "Scores", blocks)
 
 

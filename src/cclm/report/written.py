@@ -1,6 +1,7 @@
 """Numbers as tables write them: what is not there is a dash, what is less than nothing has a true minus."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from statistics import stdev
 
 from cclm.report.document import Cell
@@ -30,9 +31,9 @@ def large(value: float | None) -> str:
     return f"{value / 1e6:,.1f} M" if value >= 1e6 else f"{value / 1e3:,.0f} k"
 
 
-def percent(share: float) -> str:
+def percent(share: float, digits: int = 0) -> str:
     """A share of one in percent, on one line."""
-    return f"{100 * share:.0f}\u00a0%"
+    return f"{100 * share:.{digits}f}\u00a0%"
 
 
 def seeds_named(seeds: Sequence[int]) -> str:
@@ -69,6 +70,12 @@ def column(values: Sequence[float | None], digits: int = 2, *, lowest: bool = Fa
     """A column of numbers, its best marked."""
     best = best_of(values, digits, lowest=lowest)
     return [Cell(decimal(value, digits), best=one) for value, one in zip(values, best, strict=True)]
+
+
+def digits_of(values: Iterable[float]) -> int:
+    """Digits after the point that show four of the largest of these numbers."""
+    most = max(map(abs, values), default=0.0)
+    return min(6, max(0, 3 - math.floor(math.log10(most)))) if most else 1
 
 
 def count(number: int, what: str) -> str:

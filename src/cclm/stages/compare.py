@@ -1,36 +1,26 @@
-"""`cclm compare RUN RUN...`: how runs differ from the first on the same test sentences, and what that licenses."""
+"""`cclm compare RUN RUN...`: how runs, or methods over seeds, differ from the first, and what that licenses."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from cclm.config import ConfigError
-from cclm.evaluation.bootstrap import SEED, Difference, paired_bootstrap
+from cclm.evaluation.bootstrap import SEED
 from cclm.evaluation.scores import MetricName
 from cclm.evaluation.significance import Comparison, holm, sentence
+from cclm.stages.compare_methods import Method, Rows, differences, grouped, methods_of, over_sentences
+from cclm.stages.compare_table import TITLES, print_comparisons
 from cclm.stages.evaluate import Evaluation
-
-TITLES = {"bleu": "BLEU", "chrf": "chrF"}
-MEANS = {"all": "mean", "hrl": "HRLs", "lrl": "LRLs"}
 
 
 def run(runs: Sequence[Path], split: str, *, metric: MetricName, samples: int, as_json: bool) -> None:
-    """Compares every other run with the first; prints a table and a sentence for each, or all of it as JSON."""
+    """Compares all with the first; prints a table and a sentence for each, or all of it as JSON."""
     found = compare(runs, split, metric=metric, samples=samples)
     if as_json:
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
-        return
-    console = Console()
-    for comparison in found["comparisons"]:
-        console.print(_table(comparison, f"{TITLES[metric]} on the {split} sets", found["baseline"]["name"]))
-        console.print(Text(comparison["sentence"] + "\n"))
-    console.print(Text(_legend(samples, len(runs) - 1), style="dim"))
+    else:
+        print_comparisons(found)
 
 
 def compare(
@@ -38,98 +28,98 @@ def compare(
 ) -> dict[str, Any]:
     """Every other run compared with the first: per language, over all, HRLs and LRLs (the first run's), in a sentence.
 
-    `holm` is the p of the mean over all languages, adjusted for the number of runs compared with the first.
+    Where there are several methods, and several runs of one of them, it is methods that are compared, over the seeds
+    that both have. `holm` is the p of the mean over all languages, adjusted for the number of comparisons.
     """
     evaluations = [Evaluation(path, split) for path in runs]
-    lines = [evaluation.lines() for evaluation in evaluations]
-    for path, other in zip(runs[1:], lines[1:], strict=True):
-        _refuse_other_references(path, runs[0], _side(other, 1), _side(lines[0], 1))
-    names = [path.resolve().name for path in runs]
-    names = [name if names.count(name) == 1 else str(path) for name, path in zip(names, runs, strict=True)]
+    methods = grouped(evaluations)
+    several = methods_of(methods) if 1 < len(methods) < len(runs) else None
+    _refuse_other_references(evaluations)
     hrls, lrls = evaluations[0].groups()
     groups = {"all": [*hrls, *lrls], "hrl": hrls, "lrl": lrls}
-    references, baseline = _side(lines[0], 1), _side(lines[0], 0)
-    found = [
-        paired_bootstrap(_side(other, 0), baseline, references, groups=groups, metric=metric, samples=samples)
-        for other in lines[1:]
+    settings = {"metric": metric, "split": split, "samples": samples, "seed": SEED}
+    if several:
+        baseline, comparisons = _methods(several, groups, metric, samples)
+    else:
+        baseline, comparisons = _runs(evaluations, groups, metric, samples)
+    return {"version": 1, **settings, "baseline": baseline, "comparisons": comparisons}
+
+
+def _runs(
+    evaluations: Sequence[Evaluation], groups: Mapping[str, Sequence[str]], metric: MetricName, samples: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Run by run, on the same sentences."""
+    names = [one.run.resolve().name for one in evaluations]
+    names = [name if names.count(name) == 1 else str(one.run) for name, one in zip(names, evaluations, strict=True)]
+    facts = [{"name": name, **_facts(one)} for name, one in zip(names, evaluations, strict=True)]
+    first, *others = evaluations
+    found = [(1, *over_sentences(other, first, groups, metric=metric, samples=samples)) for other in others]
+    return facts[0], _told(facts, found, metric)
+
+
+def _methods(
+    methods: Sequence[Method], groups: Mapping[str, Sequence[str]], metric: MetricName, samples: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Method by method, paired by seed."""
+    found = differences(methods, groups, metric=metric, samples=samples)
+    facts = [
+        {"name": method.name, "runs": [_facts(method.runs[seed]) for seed in sorted(method.runs)]} for method in methods
     ]
-    facts = [_facts(*each) for each in zip(names, runs, evaluations, strict=True)]
-    adjusted = holm([means["all"].p for _, means in found])
-    comparisons = [
+    compared = _told(facts, [(len(seeds), languages, means) for seeds, languages, means in found], metric)
+    for comparison, method, (seeds, *_) in zip(compared, methods[1:], found, strict=True):
+        alone = [each.runs[seed].run for each in (methods[0], method) for seed in sorted({*each.runs} - {*seeds})]
+        comparison |= {"seeds": seeds, "left_out": [str(path) for path in alone]}
+    return facts[0], compared
+
+
+def _told(
+    facts: Sequence[Mapping[str, Any]], found: Sequence[tuple[int, Rows, Rows]], metric: MetricName
+) -> list[dict[str, Any]]:
+    """The comparisons with the first, each with its sentence."""
+    adjusted = holm([means["all"]["p"] for _, _, means in found])
+    baseline = facts[0]["name"]
+    return [
         {
             **fact,
-            "languages": {lang: asdict(difference) for lang, difference in languages.items()},
-            "means": {name: asdict(difference) for name, difference in means.items()},
+            "languages": languages,
+            "means": means,
             "holm": p,
-            "sentence": _sentence(fact["name"], names[0], metric, means["all"], p, adjusted=len(found) > 1),
+            "sentence": _sentence(fact["name"], baseline, metric, seeds, means["all"], p, adjusted=len(found) > 1),
         }
-        for fact, (languages, means), p in zip(facts[1:], found, adjusted, strict=True)
+        for fact, (seeds, languages, means), p in zip(facts[1:], found, adjusted, strict=True)
     ]
-    settings = {"metric": metric, "split": split, "samples": samples, "seed": SEED}
-    return {"version": 1, **settings, "baseline": facts[0], "comparisons": comparisons}
 
 
-def _side(lines: Mapping[str, Sequence[list[str]]], side: int) -> dict[str, list[str]]:
-    """The translations (0) or the references (1) of each task."""
-    return {name: texts[side] for name, texts in lines.items()}
-
-
-def _facts(name: str, path: Path, evaluation: Evaluation) -> dict[str, Any]:
+def _facts(evaluation: Evaluation) -> dict[str, Any]:
     return {
-        "name": name,
-        "run": str(path),
+        "run": str(evaluation.run),
         "training_seed": evaluation.recipe.seed,
         "made_from": evaluation.made_from(),
     }
 
 
-def _sentence(name: str, baseline: str, metric: str, mean: Difference, p: float, *, adjusted: bool) -> str:
-    numbers = (mean.difference, mean.low, mean.high, p, adjusted)
-    return sentence(Comparison(name, baseline, TITLES[metric], 1, *numbers))
+def _sentence(
+    name: str, baseline: str, metric: str, seeds: int, mean: Mapping[str, Any], p: float, *, adjusted: bool
+) -> str:
+    numbers = (mean["difference"], mean["low"], mean["high"], p, adjusted)
+    return sentence(Comparison(name, baseline, TITLES[metric], seeds, *numbers))
 
 
-def _refuse_other_references(
-    path: Path, first: Path, references: Mapping[str, Sequence[str]], expected: Mapping[str, Sequence[str]]
-) -> None:
+def _refuse_other_references(evaluations: Sequence[Evaluation]) -> None:
+    """What is not translated yet is translated here."""
     way_out = "compare runs over the same test sets"
-    if set(references) != set(expected):
-        raise ConfigError(
-            f"{path} translates {', '.join(references)}; {first} translates {', '.join(expected)}: {way_out}"
-        )
-    for name, lines in references.items():
-        if lines != expected[name]:
-            pairs = zip(lines, expected[name], strict=False)
-            other = next((i for i, (ours, its) in enumerate(pairs, start=1) if ours != its), None)
-            where = f"line {other}" if other else f"{len(lines):,} lines and {len(expected[name]):,}"
-            raise ConfigError(f"{path}: the references of {name} are not those of {first} ({where}): {way_out}")
-
-
-def _table(comparison: Mapping[str, Any], title: str, baseline: str) -> Table:
-    style = {"title_justify": "left", "title_style": "bold"}
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", title=title, **style)  # type: ignore[arg-type]
-    table.add_column("")
-    for head in (baseline, comparison["name"], "difference", "95 %", "p"):
-        table.add_column(Text(head), justify="right")
-    table.add_column("")
-    table.add_column("SacreBLEU's p", justify="right")
-    for lang, row in comparison["languages"].items():
-        table.add_row(lang, *_cells(row))
-    for key, row in comparison["means"].items():
-        table.add_row(MEANS[key], *_cells(row), style="bold")
-    return table
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    mark = "**" if row["p"] < 0.01 else "*" if row["p"] < 0.05 else ""
-    theirs = "" if row["p_sacrebleu"] is None else f"{row['p_sacrebleu']:.3f}"
-    interval = f"{row['low']:+.1f} to {row['high']:+.1f}"
-    return [f"{row['baseline']:.1f}", f"{row['system']:.1f}", f"{row['difference']:+.1f}", interval,
-            f"{row['p']:.3f}", mark, theirs]  # fmt: skip
-
-
-def _legend(samples: int, comparisons: int) -> str:
-    adjusted = f"; in a sentence, p is adjusted for {comparisons} comparisons" if comparisons > 1 else ""
-    return (
-        f"* p < 0.05, ** p < 0.01, two-sided: {samples:,} resamples of the sentences of each language, the same for"
-        f" both runs; not adjusted for the number of rows{adjusted}. SacreBLEU's own p tests one side in effect."
-    )
+    first, *others = evaluations
+    expected = {name: texts[1] for name, texts in first.lines().items()}
+    for other in others:
+        references = {name: texts[1] for name, texts in other.lines().items()}
+        if set(references) != set(expected):
+            ours, its = ", ".join(references), ", ".join(expected)
+            raise ConfigError(f"{other.run} translates {ours}; {first.run} translates {its}: {way_out}")
+        for name, lines in references.items():
+            if lines != expected[name]:
+                pairs = zip(lines, expected[name], strict=False)
+                differs = next((i for i, (line, other_line) in enumerate(pairs, start=1) if line != other_line), None)
+                where = f"line {differs}" if differs else f"{len(lines):,} lines and {len(expected[name]):,}"
+                raise ConfigError(
+                    f"{other.run}: the references of {name} are not those of {first.run} ({where}): {way_out}"
+                )

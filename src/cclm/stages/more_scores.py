@@ -14,7 +14,9 @@ from cclm.evaluation.external import segment_scores
 from cclm.evaluation.off_target import off_target
 from cclm.training.tasks import Task
 
-OURS = ("bleu", "bleu_low", "bleu_high", "chrf", "off_target", "off_target_references")
+ALWAYS = ("bleu", "bleu_low", "bleu_high", "chrf")
+"""What every language has."""
+OURS = (*ALWAYS, "off_target", "off_target_references")
 """Names of scores that no scorer can have."""
 Texts = Mapping[str, tuple[list[str], list[str], list[str]]]
 """Translations, references and sources of each task."""

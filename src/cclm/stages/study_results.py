@@ -1,24 +1,24 @@
 """What a study came to: every trial, the arms on average, the comparisons; results.json, a page and Markdown."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
-from cclm.evaluation.significance import Comparison, holm, paired_t, sentence
 from cclm.experiments.benchmark import bitext_folder
 from cclm.experiments.trials import Trial, bitext_outcome, outcome, trials
 from cclm.recipe import Recipe
 from cclm.stages.evaluate import Evaluation
+from cclm.stages.more_scores import ALWAYS
+from cclm.stages.study_comparisons import comparisons, mean, score
 from cclm.study import BITEXT, Study, plain
 from cclm.training.tasks import tasks
 from cclm.whole import write_if_changed
 
 VERSION = 1
-GROUPS = ("all", "hrl", "lrl")
 
 
 def results(
@@ -64,8 +64,8 @@ def results(
             "tokens": bitext["tokens"] if bitext else None,
         },
         "trials": made,
-        "arms": {arm: _arm([trial for trial in made if trial["arm"] == arm], groups) for arm in study.arms},
-        "comparisons": _comparisons(study, made, groups),
+        "arms": {arm: arm_on_average([trial for trial in made if trial["arm"] == arm], groups) for arm in study.arms},
+        "comparisons": comparisons(study, made, groups, Path(recipe.work)),
     }
 
 
@@ -95,7 +95,7 @@ def _trial(trial: Trial, recipe: Recipe, batches: Mapping[str, int], why: str | 
     return facts | {"scores": {"languages": scores["languages"], "means": scores["means"]}}
 
 
-def _arm(made: list[dict[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, Any]:
+def arm_on_average(made: list[dict[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, Any]:
     """An arm on average over its finished seeds."""
     finished = [trial for trial in made if trial["state"] == "finished"]
     if not finished:
@@ -103,92 +103,32 @@ def _arm(made: list[dict[str, Any]], groups: Mapping[str, list[str]]) -> dict[st
     facts: dict[str, Any] = {"seeds": len(finished)}
     for metric in ("bleu", "chrf"):
         facts[metric] = {
-            group: _mean(_score(metric, names)(trial) for trial in finished) for group, names in groups.items()
+            group: mean(score(metric, names)(trial) for trial in finished) for group, names in groups.items()
         }
-        facts[metric]["worst"] = _mean(
+        facts[metric]["worst"] = mean(
             min(row[metric] for row in trial["scores"]["languages"].values()) for trial in finished
         )
     facts["languages"] = {
-        lang: {metric: _mean(_score(metric, [lang])(trial) for trial in finished) for metric in ("bleu", "chrf")}
+        lang: {metric: mean(score(metric, [lang])(trial) for trial in finished) for metric in ("bleu", "chrf")}
         for lang in groups["all"]
     }
     for name in ("weighted", "macro", "steps"):
-        facts[name] = _mean(trial[name] for trial in finished) if name in finished[0] else None
-    return facts
+        facts[name] = mean(trial[name] for trial in finished) if name in finished[0] else None
+    more = _more_scores(finished, groups)
+    return facts | ({"more_scores": more} if more else {})
 
 
-def _score(metric: str, names: list[str]) -> Callable[[Mapping[str, Any]], float | None]:
-    """The mean score over these languages, of a trial; None where there is none of them."""
-
-    def mean(trial: Mapping[str, Any]) -> float | None:
-        return _mean(trial["scores"]["languages"][name][metric] for name in names)
-
-    return mean
-
-
-def _mean(values: Iterator[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return sum(found) / len(found) if found else None
-
-
-def _comparisons(study: Study, made: list[dict[str, Any]], groups: Mapping[str, list[str]]) -> list[dict[str, Any]]:
-    """Primary ones first, then every arm against the baseline; the endpoint first, then the rest."""
-    pairs = [*study.primary, *((arm, study.against) for arm in study.arms if arm != study.against)]
-    metrics = (study.endpoint, "bleu" if study.endpoint == "chrf" else "chrf")
-    found: list[dict[str, Any]] = []
-    for first, second in dict.fromkeys(pairs):
-        for metric in metrics:
-            for over in (group for group in GROUPS if groups[group]):
-                score = _score(metric, groups[over])
-                differences = {
-                    str(seed): left - right
-                    for seed in study.seeds
-                    if (left := _of(made, first, seed, score)) is not None
-                    and (right := _of(made, second, seed, score)) is not None
-                }
-                if differences:
-                    decides = (first, second) in study.primary and metric == study.endpoint and over == "all"
-                    found.append(_comparison(first, second, metric, over, differences, decides))
-    deciding = [comparison for comparison in found if comparison["primary"] and comparison["p"] is not None]
-    for comparison, adjusted in zip(deciding, holm([each["p"] for each in deciding]), strict=True):
-        comparison["holm"] = adjusted
-    for comparison in found:
-        comparison["sentence"] = _sentence(comparison)
+def _more_scores(finished: list[dict[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, Any]:
+    """What stands beside BLEU and chrF, on average; of a language where all seeds have it, of a group where any has."""
+    found: dict[str, Any] = {}
+    rows = [trial["scores"]["languages"] for trial in finished]
+    for name in dict.fromkeys(name for each in rows for row in each.values() for name in row if name not in ALWAYS):
+        there = [lang for lang in groups["all"] if all(name in each[lang] for each in rows)]
+        languages = {lang: mean(each[lang][name] for each in rows) for lang in there}
+        means = {group: mean(languages.get(lang) for lang in names) for group, names in groups.items()}
+        if languages:
+            found[name] = {**means, "languages": languages}
     return found
-
-
-def _sentence(found: Mapping[str, Any]) -> str:
-    metric = {"bleu": "BLEU", "chrf": "chrF"}[found["metric"]]
-    over = {"all": "", "hrl": " on HRLs", "lrl": " on LRLs"}[found["over"]]
-    adjusted = found["holm"] is not None
-    numbers = (found["mean"], found["low"], found["high"], found["holm"] if adjusted else found["p"], adjusted)
-    return sentence(Comparison(found["first"], found["second"], metric + over, len(found["differences"]), *numbers))
-
-
-def _of(
-    made: list[dict[str, Any]], arm: str, seed: int, score: Callable[[Mapping[str, Any]], float | None]
-) -> float | None:
-    trial = next(trial for trial in made if (trial["arm"], trial["seed"]) == (arm, seed))
-    return score(trial) if trial["state"] == "finished" else None
-
-
-def _comparison(
-    first: str, second: str, metric: str, over: str, differences: dict[str, float], primary: bool
-) -> dict[str, Any]:
-    interval = paired_t(list(differences.values()))
-    return {
-        "first": first,
-        "second": second,
-        "primary": primary,
-        "metric": metric,
-        "over": over,
-        "differences": differences,
-        "mean": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
-        "p": interval.p,
-        "holm": None,
-    }
 
 
 def write_results(folder: Path, found: dict[str, Any]) -> None:

@@ -24,11 +24,17 @@ function scores(data) {
   const rows = data.languages.filter((language) => language.scores);
   const most = Math.max(1, ...rows.map(({ scores: s }) => Math.max(s.bleu || 0, s.bleu_high || 0)));
   const columns = [
-    ...data.scores.others.map(({ name }, i) => [name, (language) => language.others[i], 1]),
-    ["chrF", (language) => language.scores.chrf, 1],
-    ["dev loss", (language) => language.dev_loss, 2],
-    ["L*", (language) => language.benchmark, 2],
+    ...data.scores.others.map(({ name }, i) => [name, (language) => language.others[i], (value) => short(value, 1)]),
+    ["chrF", (language) => language.scores.chrf, (value) => short(value, 1)],
+    ["off-target", (language) => language.scores.off_target, offTarget],
+    ...data.scores.scorers.map((name, i) => {
+      const value = (language) => language.by_scorers[i];
+      return [name, value, alike(rows.map(value))];
+    }),
+    ["dev loss", (language) => language.dev_loss, (value) => short(value)],
+    ["L*", (language) => language.benchmark, (value) => short(value)],
   ].filter(([, value]) => rows.some((language) => typeof value(language) === "number"));
+  const has = (name) => columns.some(([title]) => title === name);
   const body = [["hrl", "high-resource"], ["lrl", "low-resource"], [null, ""]].map(([side, title]) => {
     const members = rows.filter((language) => language.side === side);
     if (!members.length) return null;
@@ -39,8 +45,10 @@ function scores(data) {
   const legend = [
     rows.some(({ scores: s }) => typeof s.bleu_low === "number") ? "Whiskers: confidence interval of BLEU" : "",
     data.scores.others.length ? `${data.scores.others.map(({ name }) => name).join(", ")}: BLEU of these systems` : "",
-    columns.some(([title]) => title === "dev loss") ? "dev loss: bits a token at the last validation" : "",
-    columns.some(([title]) => title === "L*") ? "L*: that of the language's own bitext model" : "",
+    has("off-target") ? "off-target: translations in another language than asked for (in brackets: references)" : "",
+    data.scores.scorers.length ? `${listed(data.scores.scorers)}: mean over sentences of what that scorer gave` : "",
+    has("dev loss") ? "dev loss: bits a token at the last validation" : "",
+    has("L*") ? "L*: that of the language's own bitext model" : "",
   ].filter(Boolean);
   const head = html(
     "tr", {}, html("th", { scope: "col" }, "language"), html("th", { scope: "col", colspan: "2" }, "BLEU"),
@@ -63,8 +71,21 @@ function scoreRow(language, most, columns) {
     html("th", { scope: "row" }, swatch(language), language.name),
     html("td", { class: "number strong" }, short(bleu, 1)),
     html("td", { class: "bar" }, bar(bleu, low, high, most, hue(language))),
-    columns.map(([, value, digits]) => html("td", { class: "number" }, short(value(language), digits))),
+    columns.map(([, value, written]) => html("td", { class: "number" }, written(value(language), language))),
   );
+}
+
+// A number of a scorer's, with the digits that show four of the largest one.
+function alike(values) {
+  const most = Math.max(0, ...values.map((value) => Math.abs(value || 0)));
+  const digits = most ? Math.min(6, Math.max(0, 3 - Math.floor(Math.log10(most)))) : 1;
+  return (value) => short(value, digits);
+}
+
+// The identifier errs: what it says of the references stands beside.
+function offTarget(share, { scores: { off_target_references: references } }) {
+  const percent = (value) => (typeof value === "number" ? `${(100 * value).toFixed(1)}\u00a0%` : "–");
+  return `${percent(share)}\u00a0(${percent(references)})`;
 }
 
 function bar(value, low, high, most, colour) {

@@ -1,0 +1,79 @@
+"""Off-target rates and other programs' scores in the report of a study, and no word of them where there are none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_study import HRLS, LRLS, made_study
+from read_page import page_of
+
+from cclm.report.study_files import read_study
+from cclm.report.study_page import study_markdown
+from cclm.report.written import digits_of
+
+
+def scored(**options: Any) -> dict[str, Any]:
+    """Two arms with more scores and one without; one language has no rate, and the references err in one of 25."""
+    results = made_study(arms=["proportional", "uniform", "ccl-m-avg"], primary=[], **options)
+    for arm, share in (("proportional", 0.05), ("ccl-m-avg", 0.031)):
+        known = [lang for lang in (*LRLS, *HRLS) if lang != "bel"]
+        rate = {"all": share, "lrl": share + 0.01, "hrl": share - 0.01, "languages": dict.fromkeys(known, share)}
+        erring = {"all": 0.04, "lrl": 0.04, "hrl": 0.04, "languages": dict.fromkeys(known, 0.04)}
+        comet = {"all": -0.5, "lrl": None, "hrl": -0.25, "languages": dict.fromkeys((*LRLS, *HRLS), share * 20)}
+        results["arms"][arm]["more_scores"] = {"off_target": rate, "off_target_references": erring, "comet": comet}
+    return results
+
+
+def test_off_target_rates_stand_above_those_of_the_references() -> None:
+    page = page_of(scored())
+    found = page.column("Off-target rate", "mean")
+    assert found == {"proportional": "5.0\u00a0%", "ccl-m-avg": "3.1\u00a0%", "the references": "4.0\u00a0%"}
+    assert page.column("Off-target rate", "LRLs")["ccl-m-avg"] == "4.1\u00a0%"
+    assert page.column("Off-target rate", "HRLs")["proportional"] == "4.0\u00a0%"
+    assert set(page.column("Off-target rate", "bel").values()) == {"–"}
+    assert page.column("Off-target rate", "ces")["ccl-m-avg"] == "3.1\u00a0%"
+    best = {mark for mark in page.strong if mark.startswith("Off-target rate/")}
+    assert best == {
+        f"Off-target rate/ccl-m-avg/{place}" for place in ("mean", "LRLs", "HRLs", *LRLS, *HRLS) if place != "bel"
+    }
+    assert "Share of the translations in another language than asked for, mean over seeds" in page.words
+
+
+def test_a_scorers_numbers_have_four_digits_and_nothing_is_best() -> None:
+    page = page_of(scored())
+    assert page.column("comet", "mean") == {"proportional": "−0.500", "ccl-m-avg": "−0.500"}
+    assert page.column("comet", "LRLs") == {"proportional": "–", "ccl-m-avg": "–"}
+    assert page.column("comet", "aze") == {"proportional": "1.000", "ccl-m-avg": "0.620"}
+    assert not any(mark.startswith("comet/") for mark in page.strong)
+    assert "What the scorer comet gave the sentences of each language on average, mean over seeds." in page.words
+    assert "mean over seeds." not in page_of(scored(seeds=[1])).words
+
+
+@pytest.mark.parametrize(
+    ("values", "digits"), [([0.7], 4), ([0.7, -1.0], 3), ([84.2], 2), ([12345.0], 0), ([1e-9], 6), ([0.0], 1), ([], 1)]
+)
+def test_digits_show_four_of_the_largest(values: list[float], digits: int) -> None:
+    assert digits_of(values) == digits
+
+
+def test_without_them_nothing_is_said() -> None:
+    page = page_of(made_study())
+    assert not any(caption in ("Off-target rate", "comet") for caption in page.tables)
+    without = scored()
+    for row in without["arms"].values():
+        row.get("more_scores", {}).pop("off_target_references", None)
+    assert "the references" not in page_of(without).column("Off-target rate", "mean")
+
+
+def test_they_are_read_checked_and_told_in_markdown(tmp_path: Path) -> None:
+    results = scored()
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    told = study_markdown(read_study(tmp_path))
+    assert "| the references | 4.0 % |" in told.replace("\u00a0", " ")
+    results["arms"]["proportional"]["more_scores"]["comet"]["languages"]["aze"] = "much"
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    with pytest.raises(
+        ValueError, match=r"arms.proportional.more_scores.comet.languages.aze: expected a finite number"
+    ):
+        read_study(tmp_path)

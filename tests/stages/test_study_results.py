@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import write_tsv
+from small_study import RECIPE
 
+from cclm.recipe import load_recipe
+from cclm.stages.prepare import prepared_data
 from cclm.stages.study_comparisons import comparisons
-from cclm.stages.study_results import arm_on_average
+from cclm.stages.study_results import arm_on_average, scored_groups
 from cclm.study import load_study
 
 FINISHED = Path(__file__).parent.parent.parent / "docs" / "studies" / "phrasebook" / "results.json"
@@ -51,3 +55,14 @@ def test_more_scores_are_averaged_over_seeds_where_all_have_them(finished: dict[
     for group, names in groups.items():
         inside = [there[lang] for lang in names if lang in there]
         assert found["off_target"][group] == pytest.approx(sum(inside) / len(inside))
+
+
+def test_a_language_without_a_test_set_is_in_no_average(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text")
+    (tmp_path / "text" / "aze.test.tsv").unlink()
+    (tmp_path / "recipe.yaml").write_text(RECIPE.format(folder=tmp_path))
+    recipe = load_recipe(str(tmp_path / "recipe.yaml"))
+    groups = scored_groups(recipe, prepared_data(recipe))
+    assert groups == {"all": ["tur"], "hrl": ["tur"], "lrl": []}
+    trial = {"state": "finished", "scores": {"languages": {"tur": {"bleu": 9.0, "chrf": 30.0}}}}
+    assert arm_on_average([trial], groups)["chrf"] == {"all": 30.0, "hrl": 30.0, "lrl": None, "worst": 30.0}

@@ -27,7 +27,7 @@ def results(
     """The content of results.json: facts only, no clock, so that it is the same however often it was interrupted."""
     of_tasks = tasks(recipe.data, prepared)
     hrls = [name for name, task in of_tasks.items() if task.language in recipe.data.high_resource]
-    groups = {"all": list(of_tasks), "hrl": hrls, "lrl": [name for name in of_tasks if name not in hrls]}
+    groups = scored_groups(recipe, prepared)
     batches = {
         name: len(
             Batches(
@@ -54,7 +54,7 @@ def results(
             "direction": recipe.data.direction,
             "pivot": recipe.data.pivot,
             "high_resource": hrls,
-            "low_resource": groups["lrl"],
+            "low_resource": [name for name in of_tasks if name not in hrls],
             "sizes": {name: prepared.sizes[task.language] for name, task in of_tasks.items()},
         },
         "similarity": _similarity(recipe),
@@ -67,6 +67,14 @@ def results(
         "arms": {arm: arm_on_average([trial for trial in made if trial["arm"] == arm], groups) for arm in study.arms},
         "comparisons": comparisons(study, made, groups, Path(recipe.work)),
     }
+
+
+def scored_groups(recipe: Recipe, prepared: Prepared) -> dict[str, list[str]]:
+    """The tasks that have a test set: all of them, those of HRLs, those of LRLs."""
+    made = tasks(recipe.data, prepared).items()
+    scored = {name: task for name, task in made if "test" in prepared.sizes[task.language]}
+    hrls = [name for name, task in scored.items() if task.language in recipe.data.high_resource]
+    return {"all": list(scored), "hrl": hrls, "lrl": [name for name in scored if name not in hrls]}
 
 
 def _similarity(recipe: Recipe) -> dict[str, dict[str, float]]:

@@ -28,6 +28,24 @@ def test_the_smoothed_loss_and_its_gradient_are_torchs(smoothing: float) -> None
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-10)
 
 
+def test_the_gradient_is_the_same_however_few_rows_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for numbers in (1, 40, 1 << 21):
+        monkeypatch.setattr("cclm.model.loss.AT_A_TIME", numbers)
+        ours = logits().requires_grad_()
+        (losses(ours, padded(TARGET_OUTPUTS), 0.1).smoothed / 11).backward()
+        made.append(ours.grad)
+    assert made[0] is not None
+    assert all(torch.equal(made[0], other) for other in made[1:] if other is not None)
+
+
+def test_the_gradient_is_taken_once() -> None:
+    loss = losses(logits().requires_grad_(), padded(TARGET_OUTPUTS), 0.1).smoothed
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="can be taken once"):
+        loss.backward()
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_likelihood_beside_it_is_not_smoothed(smoothing: float) -> None:
     target = padded(TARGET_OUTPUTS)

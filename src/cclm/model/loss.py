@@ -4,16 +4,20 @@ Everything is a sum over target tokens with their number beside it, so that micr
 exactly; only `bits` divides.
 """
 
-# B batch, T target, V symbols
+# B batch, T target, V symbols, N places (B x T), R some of them
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from cclm.model.transformer import PAD
+
+AT_A_TIME = 1 << 21
+"""Numbers of a gradient that are made at once: few enough for a cache."""
 
 
 class Losses(NamedTuple):
@@ -35,13 +39,39 @@ def losses(logits_BTV: Tensor, target_output_BT: Tensor, smoothing: float) -> Lo
     """
     if not 0 <= smoothing < 1:
         raise ValueError(f"label smoothing must be at least 0 and below 1; got {smoothing}")
-    real_BT = target_output_BT != PAD
-    log_BTV = F.log_softmax(logits_BTV, dim=-1, dtype=torch.promote_types(logits_BTV.dtype, torch.float32))
-    nll = F.nll_loss(log_BTV.flatten(0, 1), target_output_BT.flatten(), ignore_index=PAD, reduction="sum")
-    smoothed = nll
-    if smoothing:
-        smoothed = (1 - smoothing) * nll - smoothing * log_BTV.mean(dim=-1)[real_BT].sum()
-    return Losses(smoothed, nll, real_BT.sum())
+    smoothed, nll = _Sums.apply(logits_BTV.flatten(0, 1), target_output_BT.flatten(), smoothing)  # type: ignore[no-untyped-call]
+    return Losses(smoothed, nll, (target_output_BT != PAD).sum())
+
+
+class _Sums(torch.autograd.Function):
+    """The smoothed and the plain sum. Their logits are the largest tensors of a step, so few of that size are made:
+    the gradient takes the place of the log-probabilities, some rows at a time, in the arithmetic of autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+        log_NV = F.log_softmax(logits_NV, dim=-1, dtype=torch.promote_types(logits_NV.dtype, torch.float32))
+        nll = F.nll_loss(log_NV, target_N, ignore_index=PAD, reduction="sum")
+        smoothed = nll.clone()
+        if smoothing:
+            smoothed = (1 - smoothing) * nll - smoothing * log_NV.mean(dim=-1)[target_N != PAD].sum()
+        ctx.log_NV, ctx.target_N, ctx.smoothing, ctx.dtype = log_NV, target_N, smoothing, logits_NV.dtype
+        ctx.mark_non_differentiable(nll)
+        return smoothed, nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        log_NV, ctx.log_NV = ctx.log_NV, None
+        if log_NV is None:
+            raise RuntimeError("the gradient of a loss can be taken once: it is made where the log-probabilities were")
+        symbols, rows = log_NV.shape[1], max(1, AT_A_TIME // log_NV.shape[1])
+        for log_RV, target_R in zip(log_NV.split(rows), ctx.target_N.split(rows), strict=True):
+            real_R1 = (target_R != PAD)[:, None]
+            everywhere = torch.where(real_R1, -gradient * ctx.smoothing / symbols, 0.0)
+            at_target = torch.where(real_R1, -(gradient * (1 - ctx.smoothing)), 0.0)
+            wanted_RV = everywhere.expand_as(log_RV).contiguous().scatter_add_(1, target_R[:, None], at_target)
+            log_RV.copy_(torch._log_softmax_backward_data(wanted_RV, log_RV, 1, log_RV.dtype))
+        return log_NV.to(ctx.dtype), None, None
 
 
 def bits(nats_sum: Tensor | float, tokens: Tensor | int) -> float:

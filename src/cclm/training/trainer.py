@@ -126,6 +126,7 @@ class Trainer:
         with self._.device.autocast():
             logits = self._.model(source, target_input)
         found = losses(logits, target_output, self._settings.label_smoothing)
+        del logits  # large, and of no use to the backward pass
         (found.smoothed * (self.progress.scale / tokens)).backward()  # type: ignore[no-untyped-call]
         return found.smoothed.item(), found.nll.item(), batch.target_tokens
 

@@ -26,7 +26,7 @@ def _panel(name: str, along: str, places: Sequence[float], lines: Sequence[Line]
     for step in range(5):
         y = bottom - step / 4 * (bottom - top - 20)
         parts.append(element("line", x1=LEFT, y1=y, x2=right, y2=y, stroke="#dddddd"))
-        parts.append(_text(f"{most * step / 4:,.4g}", LEFT - 8, y + 4, anchor="end"))
+        parts.append(_text(f"{most * step / 4:,.10g}", LEFT - 8, y + 4, anchor="end"))
     xs = [across(place, places, LEFT + 20, right - 20) for place in places]
     for x, place in zip(xs, places, strict=True):
         parts.append(_text(f"{place:,.0f}", x, bottom + 18, anchor="middle"))

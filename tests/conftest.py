@@ -4,10 +4,14 @@ The files that take longest come first, so that no worker is left with one of th
 """
 
 import os
+import signal
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -63,7 +63,11 @@ def test_an_interrupt_ends_with_130() -> None:
         process.stdout.readline()
         time.sleep(1)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=30)
+        try:
+            _, stderr = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()  # or leaving the block would wait for ever
+            raise
     assert process.returncode == 130
     assert "cclm: interrupted" in stderr
     assert "Traceback" not in stderr

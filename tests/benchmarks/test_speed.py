@@ -160,7 +160,7 @@ def test_a_model_that_is_let_end_ends_near_the_length(length: int) -> None:
     targets = [1]
     with torch.no_grad():
         while targets[-1] != decoding.EOS and len(targets) < 80:
-            logits = model(torch.tensor([[5, 6, 7, 2]]), torch.tensor([targets]))[0, -1]
+            logits = model(torch.tensor([[5, 6, 7, 2]]), torch.tensor([targets]))[-1]
             targets.append(int(logits.argmax()))
     assert len(targets) - 2 == pytest.approx(length, abs=2)
 

@@ -84,7 +84,7 @@ def test_logits_and_all_gradients_are_those_of_torchs_transformer(joint: bool) -
 
     ours, theirs = model(padded(SOURCES), padded(TARGET_INPUTS)), torch_logits(reference, source_table, target_table)
     output = padded(TARGET_OUTPUTS)
-    torch.testing.assert_close(ours[output != 0], theirs[output != 0], rtol=0, atol=1e-10)
+    torch.testing.assert_close(ours, theirs[output != 0], rtol=0, atol=1e-10)
 
     losses(ours, output, 0.1).smoothed.backward()
     flat = theirs.flatten(0, 1), output.flatten()
@@ -114,9 +114,11 @@ def test_positions_are_those_of_transformers() -> None:
 def test_positions_have_any_length_and_the_dtype_of_what_they_are_added_to() -> None:
     positions = Positions(12)
     for length, dtype, within in [(3, torch.float32, 1e-7), (2000, torch.float32, 1e-7), (5, torch.float64, 1e-12)]:
-        added = positions(torch.zeros(2, length, 12, dtype=dtype))
+        added = positions(torch.zeros(length, 12, dtype=dtype), torch.arange(length))
         assert added.dtype == dtype
-        torch.testing.assert_close(added[1], worked_out(length, 12).to(dtype), rtol=0, atol=within)
+        torch.testing.assert_close(added, worked_out(length, 12).to(dtype), rtol=0, atol=within)
+        again = positions(torch.zeros(3, 12, dtype=dtype), torch.tensor([0, length - 1, 0]))
+        assert torch.equal(again, added[[0, length - 1, 0]])
     assert not positions.state_dict()
 
 

@@ -9,7 +9,7 @@ import torch
 from toy_model import SOURCES, TARGET_INPUTS, TARGET_OUTPUTS, padded, shape, stirred
 
 from cclm.data import vocabulary
-from cclm.model import PAD, Transformer, attention, losses, transformer
+from cclm.model import PAD, Places, Transformer, attention, losses, transformer
 from cclm.model.dropout import dropout
 
 
@@ -42,11 +42,11 @@ def test_the_state_has_the_names_that_others_rely_on() -> None:
 def test_a_joint_model_has_one_embedding_for_source_target_and_output() -> None:
     model = Transformer(shape(source_symbols=13, joint=True), seed=1)
     assert set(model.state_dict()) == STACKS | {"target_embedding.weight"}
-    before = model.encode(padded(SOURCES))[0]
+    before = model.encode(Places(padded(SOURCES)))
     with torch.no_grad():
         model.target_embedding.weight[4] += 1
-    changed = (model.encode(padded(SOURCES))[0] != before).any(dim=2).any(dim=1)
-    assert changed.tolist() == [True, False, False]  # symbol 4 occurs in the first source alone
+    changed = (model.encode(Places(padded(SOURCES))) != before).any(dim=1)
+    assert changed.tolist() == [True] * 5 + [False] * 2 + [False] * 4  # symbol 4 occurs in the first source alone
 
 
 def test_parameters_are_those_of_fairseq() -> None:
@@ -104,10 +104,9 @@ def test_the_default_dtype_does_not_change_the_parameters() -> None:
 
 def test_a_sentence_alone_gives_what_it_gives_in_a_padded_batch() -> None:
     model = stirred(Transformer(shape(), seed=1))
-    together = model(padded(SOURCES), padded(TARGET_INPUTS))
-    for i, (source, target) in enumerate(zip(SOURCES, TARGET_INPUTS, strict=True)):
-        alone = model(padded([source]), padded([target]))[0]
-        torch.testing.assert_close(together[i, : len(target)], alone, rtol=0, atol=1e-5)
+    together = model(padded(SOURCES), padded(TARGET_INPUTS)).split([3, 6, 2])
+    for source, target, found in zip(SOURCES, TARGET_INPUTS, together, strict=True):
+        torch.testing.assert_close(found, model(padded([source]), padded([target])), rtol=0, atol=1e-5)
 
 
 def test_gradients_of_a_padded_batch_are_the_sum_of_its_sentences() -> None:
@@ -132,8 +131,8 @@ def test_a_later_target_token_does_not_change_earlier_logits(place: int) -> None
     changed = target.clone()
     changed[0, place] = 3
     before, after = model(padded(SOURCES[:1]), target), model(padded(SOURCES[:1]), changed)
-    assert torch.equal(before[:, :place], after[:, :place])
-    assert not torch.isclose(before[:, place:], after[:, place:]).all(dim=2).any()
+    assert torch.equal(before[:place], after[:place])
+    assert not torch.isclose(before[place:], after[place:]).all(dim=1).any()
 
 
 def test_every_source_token_counts_at_every_target_place() -> None:
@@ -143,7 +142,7 @@ def test_every_source_token_counts_at_every_target_place() -> None:
     for place in range(5):
         changed = source.clone()
         changed[0, place] = 3
-        assert not torch.isclose(before, model(changed, target)).all(dim=2).any()
+        assert not torch.isclose(before, model(changed, target)).all(dim=1).any()
 
 
 def test_the_order_of_the_source_counts() -> None:
@@ -154,13 +153,12 @@ def test_the_order_of_the_source_counts() -> None:
 
 def test_encode_decode_and_logits_are_the_forward_pass() -> None:
     model = stirred(Transformer(shape(), seed=1))
-    memory, padding = model.encode(padded(SOURCES))
-    states = model.decode(padded(TARGET_INPUTS), memory, padding)
-    assert padding.sum(dim=1).tolist() == [0, 3, 1]
-    assert states.shape == (3, 6, 8)
+    source, target = Places(padded(SOURCES)), Places(padded(TARGET_INPUTS))
+    states = model.decode(target, model.encode(source), source)
+    assert states.shape == (3 + 6 + 2, 8)
     assert torch.equal(model.logits(states), model(padded(SOURCES), padded(TARGET_INPUTS)))
     # logits of some states: the same rows
-    torch.testing.assert_close(model.logits(states[1, 2]), model.logits(states)[1, 2])
+    torch.testing.assert_close(model.logits(states[5]), model.logits(states)[5])
 
 
 def dropping(**changes: float) -> Transformer:
@@ -249,6 +247,6 @@ def test_it_learns_twenty_pairs_by_heart(joint: bool) -> None:
     # No model goes below the entropy of the smoothed target: one symbol of 1 - e + e/V, the others of e/V.
     right, wrong = 1 - smoothing + smoothing / symbols, smoothing / symbols
     floor = -right * math.log(right) - (symbols - 1) * wrong * math.log(wrong)
-    assert 0 < loss.smoothed.item() / loss.tokens.item() - floor < 0.02
-    best = model(source, target_input).argmax(dim=2)
-    assert torch.equal(best.where(target_output != PAD, PAD), target_output)
+    assert 0 < loss.smoothed.item() / loss.tokens - floor < 0.02
+    best = model(source, target_input).argmax(dim=1)
+    assert torch.equal(best, target_output[target_output != PAD])

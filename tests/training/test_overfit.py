@@ -16,7 +16,7 @@ from cclm.data.builtin import phrasebook_pairs
 from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import EOS
-from cclm.model.transformer import Transformer
+from cclm.model import Places, Transformer
 from cclm.recipe import Recipe
 from cclm.stages.directory import best_of, recipe_of
 from cclm.stages.exported import exported, load
@@ -77,12 +77,13 @@ class Searched:
         self._model = Transformer(shape_of(recipe, self.prepared), recipe.seed).eval()
         self._model.load_state_dict(load_file(best_of(run) / "model.safetensors"))
 
-    def encode(self, sources: Sequence[Sequence[str]]) -> tuple[torch.Tensor, torch.Tensor]:
-        return self._model.encode(torch.tensor([[*(self._numbers[symbol] for symbol in sources[0]), EOS]]))
+    def encode(self, sources: Sequence[Sequence[str]]) -> tuple[torch.Tensor, Places]:
+        source = Places(torch.tensor([[*(self._numbers[symbol] for symbol in sources[0]), EOS]]))
+        return self._model.encode(source), source
 
-    def logits(self, memory: tuple[torch.Tensor, torch.Tensor], targets: Sequence[Sequence[int]]) -> torch.Tensor:
-        states, padding = (part.expand(len(targets), *part.shape[1:]) for part in memory)
-        return self._model.logits(self._model.decode(torch.tensor(targets), states, padding))
+    def logits(self, memory: tuple[torch.Tensor, Places], targets: Sequence[Sequence[int]]) -> torch.Tensor:
+        states = self._model.decode(Places(torch.tensor(targets)), *memory)  # one source for all of them
+        return self._model.logits(states).view(len(targets), len(targets[0]), -1)
 
     @torch.no_grad()
     def score(self, source: Sequence[str], target: Sequence[str], length_penalty: float) -> float:

@@ -1,7 +1,8 @@
 """The model that is trained: a Transformer, its loss and its learning rate. torch, and nothing else of ours."""
 
 from cclm.model.loss import Losses, bits, losses
+from cclm.model.places import PAD, Places
 from cclm.model.schedule import learning_rate
-from cclm.model.transformer import PAD, Shape, Transformer
+from cclm.model.transformer import Shape, Transformer
 
-__all__ = ["PAD", "Losses", "Shape", "Transformer", "bits", "learning_rate", "losses"]
+__all__ = ["PAD", "Losses", "Places", "Shape", "Transformer", "bits", "learning_rate", "losses"]

@@ -1,6 +1,6 @@
 """Attention with several heads, computed in the way that suits the device."""
 
-# B batch, T queries, S keys, D model, H heads, K width of a head
+# B batch, T queries, S keys, N and M the real ones, D model, H heads, K width of a head
 
 import math
 
@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from cclm.model.draws import linear
 from cclm.model.dropout import dropout as drop
+from cclm.model.places import Places
 
 
 class Attention(nn.Module):
-    """What each place of `x` gathers from `memory`; for self-attention both are the same."""
+    """What each place of `x` gathers from the memory of its sentence; for self-attention both are the same."""
 
     def __init__(self, width: int, heads: int, dropout: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -24,19 +25,19 @@ class Attention(nn.Module):
         self.output = linear(width, width, generator)
 
     def forward(
-        self, x_BTD: Tensor, memory_BSD: Tensor, *, padding_BS: Tensor | None = None, causal: bool = False
+        self, x_ND: Tensor, x_places: Places, memory_MD: Tensor, memory_places: Places, *, causal: bool = False
     ) -> Tensor:
-        """(B, T, D). Keys that are padding are not seen; with `causal`, nor are those after the query."""
+        """(N, D). Keys that are padding are not seen; with `causal`, nor are those after the query."""
         mixed_BHTK = attend(
-            self._split(self.query(x_BTD)),
-            self._split(self.key(memory_BSD)),
-            self._split(self.value(memory_BSD)),
-            padding_BS=padding_BS,
+            self._split(x_places.spread(self.query(x_ND))),
+            self._split(memory_places.spread(self.key(memory_MD))),
+            self._split(memory_places.spread(self.value(memory_MD))),
+            padding_BS=None if causal else memory_places.padding_BT,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
         )
-        mixed_BTD: Tensor = self.output(mixed_BHTK.transpose(1, 2).flatten(2))
-        return mixed_BTD
+        mixed_ND: Tensor = self.output(x_places.gather(mixed_BHTK.transpose(1, 2).flatten(2)))
+        return mixed_ND
 
     def _split(self, x_BTD: Tensor) -> Tensor:
         batch, length, width = x_BTD.shape

@@ -4,7 +4,7 @@ Everything is a sum over target tokens with their number beside it, so that micr
 exactly; only `bits` divides.
 """
 
-# B batch, T target, V symbols, N places (B x T), R some of them
+# B batch, T target, V symbols, N real places, R some of them
 
 import math
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from cclm.model.transformer import PAD
+from cclm.model.places import PAD
 
 AT_A_TIME = 1 << 21
 """Numbers of a gradient that are made at once: few enough for a cache."""
@@ -27,20 +27,21 @@ class Losses(NamedTuple):
     """With label smoothing: the one to train on."""
     nll: Tensor
     """Negative log-likelihood, without smoothing."""
-    tokens: Tensor
+    tokens: int
     """How many tokens were summed."""
 
 
-def losses(logits_BTV: Tensor, target_output_BT: Tensor, smoothing: float) -> Losses:
-    """The losses of a batch.
+def losses(logits_NV: Tensor, target_output_BT: Tensor, smoothing: float) -> Losses:
+    """The losses of a batch, from the logits of its real places.
 
     Smoothing moves the share `smoothing` of each target to all V symbols alike, itself and padding among them
     (smoothing / V each), as `F.cross_entropy` does. Half-precision logits are raised to float32.
     """
     if not 0 <= smoothing < 1:
         raise ValueError(f"label smoothing must be at least 0 and below 1; got {smoothing}")
-    smoothed, nll = _Sums.apply(logits_BTV.flatten(0, 1), target_output_BT.flatten(), smoothing)  # type: ignore[no-untyped-call]
-    return Losses(smoothed, nll, (target_output_BT != PAD).sum())
+    target_N = target_output_BT[target_output_BT != PAD]
+    smoothed, nll = _Sums.apply(logits_NV, target_N, smoothing)  # type: ignore[no-untyped-call]
+    return Losses(smoothed, nll, len(target_N))
 
 
 class _Sums(torch.autograd.Function):
@@ -50,10 +51,8 @@ class _Sums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         log_NV = F.log_softmax(logits_NV, dim=-1, dtype=torch.promote_types(logits_NV.dtype, torch.float32))
-        nll = F.nll_loss(log_NV, target_N, ignore_index=PAD, reduction="sum")
-        smoothed = nll.clone()
-        if smoothing:
-            smoothed = (1 - smoothing) * nll - smoothing * log_NV.mean(dim=-1)[target_N != PAD].sum()
+        nll = F.nll_loss(log_NV, target_N, reduction="sum")
+        smoothed = (1 - smoothing) * nll - smoothing * log_NV.mean(dim=-1).sum()
         ctx.log_NV, ctx.target_N, ctx.smoothing, ctx.dtype = log_NV, target_N, smoothing, logits_NV.dtype
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
@@ -65,11 +64,10 @@ class _Sums(torch.autograd.Function):
         if log_NV is None:
             raise RuntimeError("the gradient of a loss can be taken once: it is made where the log-probabilities were")
         symbols, rows = log_NV.shape[1], max(1, AT_A_TIME // log_NV.shape[1])
+        everywhere, at_target = -gradient * ctx.smoothing / symbols, -gradient * (1 - ctx.smoothing)
         for log_RV, target_R in zip(log_NV.split(rows), ctx.target_N.split(rows), strict=True):
-            real_R1 = (target_R != PAD)[:, None]
-            everywhere = torch.where(real_R1, -gradient * ctx.smoothing / symbols, 0.0)
-            at_target = torch.where(real_R1, -(gradient * (1 - ctx.smoothing)), 0.0)
-            wanted_RV = everywhere.expand_as(log_RV).contiguous().scatter_add_(1, target_R[:, None], at_target)
+            wanted_RV = everywhere.expand_as(log_RV).contiguous()
+            wanted_RV.scatter_add_(1, target_R[:, None], at_target.expand(len(target_R), 1))
             log_RV.copy_(torch._log_softmax_backward_data(wanted_RV, log_RV, 1, log_RV.dtype))
         return log_NV.to(ctx.dtype), None, None
 

@@ -1,6 +1,6 @@
 """Where a token stands: sinusoids, in fairseq's layout."""
 
-# B batch, T tokens, D model
+# N tokens, T positions, D model
 
 import math
 
@@ -29,10 +29,10 @@ class Positions(nn.Module):
         super().__init__()
         self._table_TD = torch.empty(0, width)
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        length, table = x_BTD.shape[1], self._table_TD
-        if length > len(table) or table.dtype != x_BTD.dtype or table.device != x_BTD.device:
+    def forward(self, x_ND: Tensor, positions_N: Tensor) -> Tensor:
+        length, table = int(positions_N.max()) + 1, self._table_TD
+        if length > len(table) or table.dtype != x_ND.dtype or table.device != x_ND.device:
             # A power of two, so that ever longer sentences do not each make a table.
             size = 1 << (max(length, 256) - 1).bit_length()
-            self._table_TD = sinusoids(size, x_BTD.shape[2]).to(x_BTD)
-        return x_BTD + self._table_TD[:length]
+            self._table_TD = sinusoids(size, x_ND.shape[1]).to(x_ND)
+        return x_ND + self._table_TD[positions_N]

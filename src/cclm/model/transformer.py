@@ -4,7 +4,7 @@ source --embed--> encoder --memory--> decoder <--embed-- target input
                                          |--logits--> scores of every symbol, for every place
 """
 
-# B batch, S source, T target, D model, V symbols
+# B batch, S source, T target, M and N their real places, D model, V symbols
 
 import math
 from dataclasses import dataclass
@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from cclm.model.attention import Attention
 from cclm.model.draws import embedding, linear
 from cclm.model.dropout import dropout
+from cclm.model.places import PAD, Places
 from cclm.model.positions import Positions
-
-PAD = 0
-"""The id of padding. It stands at the end of a sentence only."""
 
 
 @dataclass(frozen=True)
@@ -81,29 +79,27 @@ class Transformer(nn.Module):
         self.decoder = Decoder(shape, generator)
 
     def forward(self, source_BS: Tensor, target_input_BT: Tensor) -> Tensor:
-        """The logits (B, T, V) of the symbol that follows each place of the target."""
-        memory_BSD, source_padding_BS = self.encode(source_BS)
-        return self.logits(self.decode(target_input_BT, memory_BSD, source_padding_BS))
+        """The logits (N, V) of the symbol that follows each real place of the target, sentence after sentence."""
+        source, target = Places(source_BS), Places(target_input_BT)
+        return self.logits(self.decode(target, self.encode(source), source))
 
-    def encode(self, source_BS: Tensor) -> tuple[Tensor, Tensor]:
-        """What the encoder makes of the source (B, S, D), and where the source is padding (B, S)."""
-        padding_BS = source_BS == PAD
-        x_BSD = self._embed(self.source_embedding or self.target_embedding, source_BS)
-        return self.encoder(x_BSD, padding_BS), padding_BS
+    def encode(self, source: Places) -> Tensor:
+        """What the encoder makes of the source: (M, D)."""
+        memory_MD: Tensor = self.encoder(self._embed(self.source_embedding or self.target_embedding, source), source)
+        return memory_MD
 
-    def decode(self, target_input_BT: Tensor, memory_BSD: Tensor, source_padding_BS: Tensor) -> Tensor:
-        """The states (B, T, D) of the decoder, after its last norm; place t has seen the target up to t."""
-        x_BTD = self._embed(self.target_embedding, target_input_BT)
-        states_BTD: Tensor = self.decoder(x_BTD, memory_BSD, source_padding_BS)
-        return states_BTD
+    def decode(self, target: Places, memory_MD: Tensor, source: Places) -> Tensor:
+        """The states (N, D) of the decoder, after its last norm; a place has seen the target up to itself."""
+        states_ND: Tensor = self.decoder(self._embed(self.target_embedding, target), target, memory_MD, source)
+        return states_ND
 
     def logits(self, states: Tensor) -> Tensor:
         """(..., V) from states (..., D): the target embedding is the output projection too."""
         return F.linear(states, self.target_embedding.weight)
 
-    def _embed(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
-        x_BTD = self.positions(table(ids_BT) * math.sqrt(self.shape.width))
-        return dropout(x_BTD, self.shape.dropout, self.training)
+    def _embed(self, table: nn.Embedding, places: Places) -> Tensor:
+        x_ND = self.positions(table(places.ids_N) * math.sqrt(self.shape.width), places.positions_N)
+        return dropout(x_ND, self.shape.dropout, self.training)
 
 
 class Encoder(nn.Module):
@@ -114,11 +110,11 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(shape, generator) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width)
 
-    def forward(self, x_BSD: Tensor, padding_BS: Tensor) -> Tensor:
+    def forward(self, x_MD: Tensor, source: Places) -> Tensor:
         for layer in self.layers:
-            x_BSD = layer(x_BSD, padding_BS)
-        normed_BSD: Tensor = self.norm(x_BSD)
-        return normed_BSD
+            x_MD = layer(x_MD, source)
+        normed_MD: Tensor = self.norm(x_MD)
+        return normed_MD
 
 
 class Decoder(nn.Module):
@@ -129,11 +125,11 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(shape, generator) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width)
 
-    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, padding_BS: Tensor) -> Tensor:
+    def forward(self, x_ND: Tensor, target: Places, memory_MD: Tensor, source: Places) -> Tensor:
         for layer in self.layers:
-            x_BTD = layer(x_BTD, memory_BSD, padding_BS)
-        normed_BTD: Tensor = self.norm(x_BTD)
-        return normed_BTD
+            x_ND = layer(x_ND, target, memory_MD, source)
+        normed_ND: Tensor = self.norm(x_ND)
+        return normed_ND
 
 
 class EncoderLayer(nn.Module):
@@ -147,10 +143,10 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(shape, generator)
         self.feed_forward_norm = nn.LayerNorm(shape.width)
 
-    def forward(self, x_BSD: Tensor, padding_BS: Tensor) -> Tensor:
-        normed_BSD = self.self_attention_norm(x_BSD)
-        x_BSD = x_BSD + self._drop(self.self_attention(normed_BSD, normed_BSD, padding_BS=padding_BS))
-        return x_BSD + self._drop(self.feed_forward(self.feed_forward_norm(x_BSD)))
+    def forward(self, x_MD: Tensor, source: Places) -> Tensor:
+        normed_MD = self.self_attention_norm(x_MD)
+        x_MD = x_MD + self._drop(self.self_attention(normed_MD, source, normed_MD, source))
+        return x_MD + self._drop(self.feed_forward(self.feed_forward_norm(x_MD)))
 
     def _drop(self, x: Tensor) -> Tensor:
         return dropout(x, self.dropout, self.training)
@@ -169,13 +165,13 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(shape, generator)
         self.feed_forward_norm = nn.LayerNorm(shape.width)
 
-    def forward(self, x_BTD: Tensor, memory_BSD: Tensor, padding_BS: Tensor) -> Tensor:
-        normed_BTD = self.self_attention_norm(x_BTD)
+    def forward(self, x_ND: Tensor, target: Places, memory_MD: Tensor, source: Places) -> Tensor:
+        normed_ND = self.self_attention_norm(x_ND)
         # Padding comes last, so the causal mask hides it from every real place.
-        x_BTD = x_BTD + self._drop(self.self_attention(normed_BTD, normed_BTD, causal=True))
-        normed_BTD = self.cross_attention_norm(x_BTD)
-        x_BTD = x_BTD + self._drop(self.cross_attention(normed_BTD, memory_BSD, padding_BS=padding_BS))
-        return x_BTD + self._drop(self.feed_forward(self.feed_forward_norm(x_BTD)))
+        x_ND = x_ND + self._drop(self.self_attention(normed_ND, target, normed_ND, target, causal=True))
+        normed_ND = self.cross_attention_norm(x_ND)
+        x_ND = x_ND + self._drop(self.cross_attention(normed_ND, target, memory_MD, source))
+        return x_ND + self._drop(self.feed_forward(self.feed_forward_norm(x_ND)))
 
     def _drop(self, x: Tensor) -> Tensor:
         return dropout(x, self.dropout, self.training)
@@ -190,7 +186,7 @@ class FeedForward(nn.Module):
         self.inner = linear(shape.width, shape.feed_forward, generator)
         self.outer = linear(shape.feed_forward, shape.width, generator)
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        hidden_BTF = dropout(F.relu(self.inner(x_BTD)), self.dropout, self.training)
-        projected_BTD: Tensor = self.outer(hidden_BTF)
-        return projected_BTD
+    def forward(self, x_ND: Tensor) -> Tensor:
+        hidden_NF = dropout(F.relu(self.inner(x_ND)), self.dropout, self.training)
+        projected_ND: Tensor = self.outer(hidden_NF)
+        return projected_ND

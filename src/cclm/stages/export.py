@@ -165,7 +165,7 @@ def _log_probabilities(
     def of(source_symbols: Sequence[str], target_symbols: Sequence[str]) -> list[float]:
         ids = [into[symbol] for symbol in target_symbols]
         logits = model(torch.tensor([[*(out_of[s] for s in source_symbols), EOS]]), torch.tensor([ids]))
-        found = torch.log_softmax(logits[0], dim=-1)
+        found = torch.log_softmax(logits, dim=-1)
         return [float(found[place, i]) for place, i in enumerate([*ids[1:], EOS])]
 
     return of

@@ -28,7 +28,7 @@ from windows import Failed, System, Window, running, say, spread  # noqa: E402
 from workload import SIZES, flops_a_target_token, prepared_folder  # noqa: E402
 
 WARM_UP = 3
-ALIGN_OURS = 5
+ALIGN_OURS = 10
 """Updates between two probes of ours: its windows hold whole rounds."""
 LIMIT_SECONDS = 2.0
 PRECISIONS = {"loop": ("fp32", "bf16"), "sockeye": ("fp32",), "eole": ("fp32", "bf16"), "joeynmt": ("fp32",)}

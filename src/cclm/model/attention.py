@@ -73,10 +73,10 @@ def explicit(
     """Attention step by step. At least one key of each sentence must be real: every source ends with </s>."""
     scores_BHTS = (query_BHTK / math.sqrt(query_BHTK.shape[-1])) @ key_BHSK.transpose(2, 3)
     if padding_BS is not None:
-        scores_BHTS = scores_BHTS.masked_fill(padding_BS[:, None, None, :], -math.inf)
+        scores_BHTS.masked_fill_(padding_BS[:, None, None, :], -math.inf)
     if causal:
         later_TS = torch.ones(scores_BHTS.shape[2:], dtype=torch.bool, device=scores_BHTS.device).triu(1)
-        scores_BHTS = scores_BHTS.masked_fill(later_TS, -math.inf)
+        scores_BHTS.masked_fill_(later_TS, -math.inf)
     return drop(scores_BHTS.softmax(dim=-1), dropout) @ value_BHSK
 
 

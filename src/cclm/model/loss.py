@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from cclm.model.places import PAD
 
-AT_A_TIME = 1 << 21
+AT_A_TIME = 1 << 18
 """Numbers of a gradient that are made at once: few enough for a cache."""
 
 
@@ -46,7 +46,7 @@ def losses(logits_NV: Tensor, target_output_BT: Tensor, smoothing: float) -> Los
 
 class _Sums(torch.autograd.Function):
     """The smoothed and the plain sum. Their logits are the largest tensors of a step, so few of that size are made:
-    the gradient takes the place of the log-probabilities, some rows at a time, in the arithmetic of autograd."""
+    the gradient, probability minus smoothed target, takes the place of the log-probabilities, some rows at a time."""
 
     @staticmethod
     def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -64,11 +64,10 @@ class _Sums(torch.autograd.Function):
         if log_NV is None:
             raise RuntimeError("the gradient of a loss can be taken once: it is made where the log-probabilities were")
         symbols, rows = log_NV.shape[1], max(1, AT_A_TIME // log_NV.shape[1])
-        everywhere, at_target = -gradient * ctx.smoothing / symbols, -gradient * (1 - ctx.smoothing)
-        for log_RV, target_R in zip(log_NV.split(rows), ctx.target_N.split(rows), strict=True):
-            wanted_RV = everywhere.expand_as(log_RV).contiguous()
-            wanted_RV.scatter_add_(1, target_R[:, None], at_target.expand(len(target_R), 1))
-            log_RV.copy_(torch._log_softmax_backward_data(wanted_RV, log_RV, 1, log_RV.dtype))
+        at_target = (-gradient * (1 - ctx.smoothing)).expand(len(log_NV), 1)
+        for log_RV in log_NV.split(rows):
+            log_RV.exp_().sub_(ctx.smoothing / symbols).mul_(gradient)
+        log_NV.scatter_add_(1, ctx.target_N[:, None], at_target)
         return log_NV.to(ctx.dtype), None, None
 
 

@@ -187,6 +187,6 @@ class FeedForward(nn.Module):
         self.outer = linear(shape.feed_forward, shape.width, generator)
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        hidden_NF = dropout(F.relu(self.inner(x_ND)), self.dropout, self.training)
+        hidden_NF = dropout(F.relu_(self.inner(x_ND)), self.dropout, self.training)
         projected_ND: Tensor = self.outer(hidden_NF)
         return projected_ND

@@ -49,6 +49,12 @@ def test_intervals_and_p_of_a_bootstrap_are_shown_and_called_so() -> None:
     assert "Diamond: the difference, full where" in page.words
 
 
+def test_of_one_seed_there_is_no_mean() -> None:
+    page = page_of(one_seed())
+    assert "over seeds" not in " ".join(page.tables)
+    assert "Cost of one trial" in page.tables
+
+
 def test_no_arm_is_marked_as_better_for_one_seeds_sake() -> None:
     assert not re.search("[†‡§]", page_of(one_seed()).words)
 

@@ -60,6 +60,11 @@ class Study:
         """Whether its intervals are of a bootstrap of sentences: so it is with a single seed."""
         return any(comparison.get("resamples") for comparison in self.comparisons)
 
+    @property
+    def over_seeds(self) -> str:
+        """What to say behind a mean over seeds: nothing where there is one."""
+        return ", mean over seeds" if len(self.seeds) > 1 else ""
+
     @cached_property
     def paper(self) -> PaperFigures | None:
         """What the paper printed for this recipe, if it is one of the paper's."""

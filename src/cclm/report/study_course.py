@@ -26,7 +26,7 @@ def _by_language(study: Study, caption: str, key: str, digits: int) -> Table:
         values = [trial[key][lang] for trial in study.finished(arm) if lang in (trial.get(key) or {})]
         return Cell(decimal(fmean(values), digits) if values else NOTHING)
 
-    return crossed(caption, ("arm", arms), ("language", study.languages), cell, "Mean over seeds.")
+    return crossed(f"{caption}{study.over_seeds}", ("arm", arms), ("language", study.languages), cell)
 
 
 def _admissions(study: Study) -> list[Block]:
@@ -97,7 +97,7 @@ def cost(study: Study, seconds: Mapping[str, float]) -> Section:
         taken = [seconds[trial["run"]] for trial in study.finished(arm) if trial["run"] in seconds]
         rows.append([*row, Cell(whole(fmean(taken)) if taken else NOTHING)] if seconds else row)
     head = ("arm", "steps", "target tokens", "L* beside it", *(("seconds",) if seconds else ()))
-    blocks: list[Block] = [Table("Cost of one trial, mean over seeds", head, rows)]
+    blocks: list[Block] = [Table(f"Cost of one trial{study.over_seeds}", head, rows)]
     if extra:
         steps = benchmark.get("steps")
         trained = f"{count(steps, 'step')} and " if steps else ""

@@ -30,7 +30,7 @@ def _off_target(study: Study) -> Table:
     references = [_row(study, arm, OF_REFERENCES) for arm in _arms(study, OF_REFERENCES)][:1]
     cells |= {(REFERENCES, place): Cell(_share(row.get(place))) for row in references for place in _columns(study)}
     note = (
-        f"Share of the translations in another language than asked for{_averaged(study)}; the lowest is bold. The"
+        f"Share of the translations in another language than asked for{study.over_seeds}; the lowest is bold. The"
         " identifier errs, most of all between near relatives: what it says of the references is its own error."
     )
     down = [*rows, REFERENCES] if references else list(rows)
@@ -46,7 +46,7 @@ def _of_scorer(study: Study, name: str) -> Table:
     def cell(arm: str, place: str) -> Cell:
         return Cell(decimal(rows[arm].get(place), digits))
 
-    note = f"What the scorer {name} gave the sentences of each language on average{_averaged(study)}."
+    note = f"What the scorer {name} gave the sentences of each language on average{study.over_seeds}."
     return crossed(name, ("arm", list(rows)), ("language", _columns(study)), cell, note)
 
 
@@ -66,7 +66,3 @@ def _row(study: Study, arm: str, name: str) -> dict[str, float | None]:
 
 def _share(value: float | None) -> str:
     return NOTHING if value is None else percent(value, 1)
-
-
-def _averaged(study: Study) -> str:
-    return ", mean over seeds" if len(study.seeds) > 1 else ""

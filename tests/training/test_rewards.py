@@ -26,7 +26,7 @@ ACTOR = "curriculum.sampler={name: multidds-s, every: 1, learning_rate: 0.01, in
 
 
 class TwoParameters(torch.nn.Module):
-    """Logits a x + b y, with x the symbol that went in before, as 0 or 1, and y the number of each symbol."""
+    """Logits a x + b y: x is 1 for the symbol that went in before and 0 for others, y the number of each symbol."""
 
     def __init__(self, symbols: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class TwoParameters(torch.nn.Module):
 
     def forward(self, source: torch.Tensor, target_input: torch.Tensor) -> torch.Tensor:
         self.passes += 1
-        x = torch.nn.functional.one_hot(target_input, self.symbols).float()
+        x = torch.nn.functional.one_hot(target_input[target_input != PAD], self.symbols).float()
         return self.a * x + self.b * torch.arange(self.symbols) / self.symbols
 
 

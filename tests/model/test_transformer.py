@@ -229,6 +229,7 @@ def test_a_shape_that_cannot_be_is_refused(changes: dict[str, Any], message: str
 @pytest.mark.slow
 @pytest.mark.parametrize("joint", [False, True])
 def test_it_learns_twenty_pairs_by_heart(joint: bool) -> None:
+    torch.set_num_threads(1)  # so small a model only waits for a second one
     symbols, smoothing = 20, 0.1
     draws = random.Random(1)
     sources = [[draws.randrange(4, symbols) for _ in range(draws.randrange(3, 9))] for _ in range(20)]

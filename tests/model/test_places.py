@@ -19,7 +19,7 @@ def test_rows_stand_for_the_real_places_sentence_after_sentence() -> None:
 
 
 def test_each_row_is_spread_to_its_place_and_zeros_to_padding() -> None:
-    spread = PLACES.spread(rows())
+    (spread,) = PLACES.spread(rows())
     assert spread.shape == (3, 5, 3)
     assert torch.equal(spread[1], torch.cat([rows()[5:7], torch.zeros(3, 3)]))
     assert torch.equal(PLACES.gather(spread), rows())
@@ -28,7 +28,7 @@ def test_each_row_is_spread_to_its_place_and_zeros_to_padding() -> None:
 def test_gradients_are_those_of_indexing() -> None:
     real, weight = ~PLACES.padding_BT, torch.randn(3, 5, 3, dtype=torch.float64)
     ours, theirs = rows(), rows()
-    (PLACES.spread(ours) ** 2 * weight).sum().backward()
+    (PLACES.spread(ours)[0] ** 2 * weight).sum().backward()
     (torch.zeros(3, 5, 3, dtype=torch.float64).index_put((real,), theirs) ** 2 * weight).sum().backward()
     assert torch.equal(ours.grad, theirs.grad)
     mine, yours = weight.clone().requires_grad_(), weight.clone().requires_grad_()

@@ -28,10 +28,9 @@ class Attention(nn.Module):
         self, x_ND: Tensor, x_places: Places, memory_MD: Tensor, memory_places: Places, *, causal: bool = False
     ) -> Tensor:
         """(N, D). Keys that are padding are not seen; with `causal`, nor are those after the query."""
+        spread = (*x_places.spread(self.query(x_ND)), *memory_places.spread(self.key(memory_MD), self.value(memory_MD)))
         mixed_BHTK = attend(
-            self._split(x_places.spread(self.query(x_ND))),
-            self._split(memory_places.spread(self.key(memory_MD))),
-            self._split(memory_places.spread(self.value(memory_MD))),
+            *map(self._split, spread),
             padding_BS=None if causal else memory_places.padding_BT,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,

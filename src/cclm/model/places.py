@@ -21,15 +21,19 @@ class Places:
         self.positions_N = self._real_N % ids_BT.shape[1]
         """Of each in its sentence, from 0."""
 
-    def spread(self, x_ND: Tensor) -> Tensor:
-        """(B, T, D): each row in its place, zeros where there is padding."""
-        x_MD: Tensor = _Spread.apply(x_ND, self._real_N, self.padding_BT.numel())  # type: ignore[no-untyped-call]
-        return x_MD.view(*self.padding_BT.shape, -1)
+    def spread(self, *rows: Tensor) -> tuple[Tensor, ...]:
+        """(B, T, D) of each (N, D): the rows in their places, zeros where there is padding."""
+        places = self.padding_BT.numel()
+        if len(self._real_N) < places:
+            rows = _Spread.apply(self._real_N, places, *rows)  # type: ignore[no-untyped-call]
+        return tuple(x_MD.view(*self.padding_BT.shape, -1) for x_MD in rows)
 
     def gather(self, x_BTD: Tensor) -> Tensor:
         """(N, D): the rows of the real places."""
-        x_ND: Tensor = _Gather.apply(x_BTD.flatten(0, 1), self._real_N)  # type: ignore[no-untyped-call]
-        return x_ND
+        x_MD = x_BTD.flatten(0, 1)
+        if len(self._real_N) < len(x_MD):
+            (x_MD,) = _Gather.apply(self._real_N, x_MD)  # type: ignore[no-untyped-call]
+        return x_MD
 
 
 # Each is the gradient of the other. Autograd's own would add rows up, one after the other: no place is there twice.
@@ -37,21 +41,21 @@ class Places:
 
 class _Spread(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_ND: Tensor, real_N: Tensor, places: int) -> Tensor:
+    def forward(ctx: Any, real_N: Tensor, places: int, *rows: Tensor) -> tuple[Tensor, ...]:
         ctx.real_N = real_N
-        return x_ND.new_zeros(places, x_ND.shape[1]).index_copy_(0, real_N, x_ND)
+        return tuple(x_ND.new_zeros(places, x_ND.shape[1]).index_copy_(0, real_N, x_ND) for x_ND in rows)
 
     @staticmethod
-    def backward(ctx: Any, gradient_MD: Tensor) -> tuple[Tensor, None, None]:
-        return _Gather.apply(gradient_MD, ctx.real_N), None, None  # type: ignore[no-untyped-call]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *_Gather.apply(ctx.real_N, *gradients)  # type: ignore[no-untyped-call]
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_MD: Tensor, real_N: Tensor) -> Tensor:
-        ctx.real_N, ctx.places = real_N, len(x_MD)
-        return x_MD.index_select(0, real_N)
+    def forward(ctx: Any, real_N: Tensor, *spread: Tensor) -> tuple[Tensor, ...]:
+        ctx.real_N, ctx.places = real_N, len(spread[0])
+        return tuple(x_MD.index_select(0, real_N) for x_MD in spread)
 
     @staticmethod
-    def backward(ctx: Any, gradient_ND: Tensor) -> tuple[Tensor, None]:
-        return _Spread.apply(gradient_ND, ctx.real_N, ctx.places), None  # type: ignore[no-untyped-call]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *_Spread.apply(ctx.real_N, ctx.places, *gradients)  # type: ignore[no-untyped-call]

@@ -53,7 +53,7 @@ def _torch_device(name: str) -> torch.device:
 
 
 def _best_precision(device: torch.device) -> str:
-    """Half precision only where the hardware multiplies in it: elsewhere it is emulated, at a tenth of the speed."""
+    """Half precision only where the hardware multiplies in it: elsewhere it is emulated, far slower than fp32."""
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     return "bf16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "fp32"

@@ -24,12 +24,11 @@ sys.path.insert(0, str(HERE / "speed"))
 
 from machine import machine, others  # noqa: E402
 from peers import PEERS, NoPeer, python_of  # noqa: E402
+from run_ours import EVERY  # noqa: E402
 from windows import Failed, System, Window, running, say, spread  # noqa: E402
 from workload import SIZES, flops_a_target_token, prepared_folder  # noqa: E402
 
 WARM_UP = 3
-ALIGN_OURS = 10
-"""Updates between two probes of ours: its windows hold whole rounds."""
 LIMIT_SECONDS = 2.0
 PRECISIONS = {"loop": ("fp32", "bf16"), "sockeye": ("fp32",), "eole": ("fp32", "bf16"), "joeynmt": ("fp32",)}
 """What each can do on a CPU, with float32 weights."""
@@ -109,7 +108,7 @@ def system(name: str, size: str, precision: str, prepared: Path, folder: Path, p
     """A system by name, not yet started."""
     told, script = folder / f"{name}.events", HERE / "speed" / f"run_{name}.py"
     command = [python, script, prepared, size, precision, folder / name, told]
-    return System(name, [str(part) for part in command], told, align=ALIGN_OURS if name == "ours" else 1)
+    return System(name, [str(part) for part in command], told, align=EVERY if name == "ours" else 1)
 
 
 def table(found: list[Found], work: Path) -> str:

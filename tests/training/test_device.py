@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from small_recipe import BENCHMARK, GRAPH, events, prepared, recipe
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cclm.data.prepared import Prepared
 from cclm.training import device as devices
@@ -46,6 +48,70 @@ def test_on_a_cpu_auto_is_half_precision_only_where_the_hardware_has_it(monkeypa
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda avx=avx: avx)
         assert device_of("cpu").precision == expected
     assert device_of("cpu", "bf16").precision == "bf16"
+
+
+def without_half_precision(monkeypatch: pytest.MonkeyPatch, without: bool = True) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: not without)
+
+
+def test_only_half_precision_on_a_processor_without_it_is_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_half_precision(monkeypatch)
+    assert {name: device_of("cpu", name).emulates for name in ("auto", "fp32", "bf16", "fp16")} == {
+        "auto": False,
+        "fp32": False,
+        "bf16": True,
+        "fp16": True,
+    }
+    without_half_precision(monkeypatch, without=False)
+    assert not device_of("cpu", "bf16").emulates
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_emulated_products_are_the_exact_ones_rounded_once(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    # Whole numbers whose products add up exactly in float32, but are too long for half precision.
+    without_half_precision(monkeypatch)
+    half = devices.HALVES[precision]
+    generator = torch.Generator().manual_seed(1)
+    a, b, bias = (torch.randint(-99, 100, shape, generator=generator) for shape in ((4, 7, 31), (4, 31, 5), (5,)))
+    exact = a.double() @ b.double()
+    x, y = a.to(half), b.to(half)
+    with device_of("cpu", precision).products():
+        assert torch.equal(x @ y, exact.to(half))
+        assert torch.equal(x[0] @ y[0], exact[0].to(half))
+        assert torch.equal(torch.addmm(bias.to(half), x[0], y[0]), (exact[0] + bias).to(half))
+        assert torch.equal(torch.addmm(bias.float(), a[0].float(), b[0].float()).double(), exact[0] + bias)
+    assert not torch.equal(exact.to(half).double(), exact)
+
+
+class Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes in which types torch multiplies matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.types: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in devices.Widened.PRODUCTS:
+            self.types |= {operand.dtype for operand in args}
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("without", "types"), [(True, {torch.float32}), (False, {torch.bfloat16})])
+def test_a_training_multiplies_so_forward_and_backward_and_says_so(
+    folder: Path,
+    data: Prepared,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    without: bool,
+    types: set[torch.dtype],
+) -> None:
+    without_half_precision(monkeypatch, without)
+    with Seen() as seen:
+        trained(folder, data, f"emulated-{without}", "training.precision=bf16", "training.max_steps=1")
+    assert seen.types == types
+    said = "bf16 is emulated: this processor multiplies in fp32, and rounds" in capsys.readouterr().err
+    assert said == without
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

@@ -147,5 +147,5 @@ def test_a_sample_longer_than_the_table_is_not_scored(folder: Path) -> None:
 def test_a_translator_needs_a_model_and_a_thread(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no exported model is there"):
         Translator(tmp_path)
-    with pytest.raises(ValueError, match="threads and batch_tokens must be at least 1; got 0 and 2048"):
+    with pytest.raises(ValueError, match="threads and batch_tokens must be at least 1; got 0 and 768"):
         Translator(folder, threads=0)

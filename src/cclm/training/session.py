@@ -70,7 +70,7 @@ def train(
     with Lock(folder) if ranks.first else nullcontext():
         _check_same(folder, recipe, prepared, benchmark, ranks)
         saved = _newest(folder / "checkpoints", ranks)
-        with _signals(ranks) as poll:
+        with _signals(ranks) as poll, device.products():
             measured = bleu if recipe.training.measures_bleu else None
             parts = _parts(recipe, prepared, graph, benchmark, names, device, poll, ranks, measured)
             curricula = {
@@ -105,6 +105,8 @@ def _train(
     ) as telling:
         if saved:
             telling.say(f"going on from step {progress.step:,}")
+        if parts.device.emulates:
+            telling.say(f"{parts.device.precision} is emulated: this processor multiplies in fp32, and rounds")
         drawing = TensorBoard(folder, progress.step, telling.say) if tensorboard else None
         log.listeners += [followers.heard, *([drawing.follow] if drawing else [])]
         trainer = Trainer(parts, folder, progress, log, telling, followers)

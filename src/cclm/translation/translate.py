@@ -33,7 +33,7 @@ class Translator:
     "float32" computes with quantised weights in full precision (int8 products overflow on processors without VNNI).
     """
 
-    def __init__(self, folder: Path, threads: int = 1, *, batch_tokens: int = 2048, compute: str = "default") -> None:
+    def __init__(self, folder: Path, threads: int = 1, *, batch_tokens: int = 768, compute: str = "default") -> None:
         if threads < 1 or batch_tokens < 1:
             raise ValueError(f"threads and batch_tokens must be at least 1; got {threads} and {batch_tokens}")
         self.folder = folder

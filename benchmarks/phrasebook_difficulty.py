@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cclm.data.vocabulary import BOS, EOS, PAD
-from cclm.model import Shape, Transformer, learning_rate, losses
+from cclm.model import Places, Shape, Transformer, learning_rate, losses
 from cclm.phrasebook import Phrasebook, generate
 
 Example = tuple[list[int], list[int]]
@@ -69,8 +69,9 @@ def train(model: Transformer, examples: list[Example], seconds: float) -> int:
         for batch in batches(examples, chance):
             step += 1
             source = padded([[*source, EOS] for source, _ in batch])
-            target = padded([[BOS, *target, EOS] for _, target in batch])
-            found = losses(model(source, target[:, :-1]), target[:, 1:], 0.1)
+            target_input = padded([[BOS, *target] for _, target in batch])
+            target_output = padded([[*target, EOS] for _, target in batch])
+            found = losses(model(source, target_input), target_output, 0.1)
             optimizer.zero_grad()
             (found.smoothed / found.tokens).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -87,11 +88,14 @@ def translate(model: Transformer, sources: list[list[int]]) -> list[list[int]]:
     model.eval()
     results: list[list[int]] = []
     for i in range(0, len(sources), 100):
-        memory, padding = model.encode(padded([[*source, EOS] for source in sources[i : i + 100]]))
-        target = torch.full((len(memory), 1), BOS)
+        places = Places(padded([[*source, EOS] for source in sources[i : i + 100]]))
+        memory = model.encode(places)
+        target = torch.full((len(places.padding_BT), 1), BOS)
         for _ in range(40):
-            following = model.logits(model.decode(target, memory, padding)[:, -1]).argmax(dim=-1)
-            target = torch.cat([target, following[:, None]], dim=1)
+            states = model.decode(Places(target), memory, places).view(*target.shape, -1)
+            scores = model.logits(states[:, -1])
+            scores[:, PAD] = -torch.inf  # a target has none
+            target = torch.cat([target, scores.argmax(dim=-1)[:, None]], dim=1)
             if bool((target == EOS).any(dim=1).all()):
                 break
         rows = target[:, 1:].tolist()

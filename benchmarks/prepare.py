@@ -9,6 +9,7 @@ nothing. "encoding" is prepare's own encoding stage, which also checks, counts a
 the first reading and the learning of the subwords. Memory is the largest sum of PSS over prepare's processes.
 """
 
+import argparse
 import random
 import subprocess
 import sys
@@ -113,19 +114,21 @@ def encoding_stage(recipe: Path) -> float:
 
 
 def main() -> None:
-    memory_alone = "--memory" in sys.argv
-    counts = [int(argument) for argument in sys.argv[1:] if argument != "--memory"] or [200_000]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pairs", nargs="*", type=int, default=[200_000], help="how many, one corpus for each number")
+    parser.add_argument("--memory", action="store_true", help="measure peak memory alone")
+    options = parser.parse_args()
     print(
         f"{'pairs':>10} {'MB':>6} {'plain loop':>12} {'encoding':>12} {'ratio':>6} {'prepare':>12} {'peak memory':>12}"
     )
-    for pairs in counts:
+    for pairs in options.pairs:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             size = write_corpus(folder, pairs) / 1e6
             recipe = folder / "synthetic.yaml"
             recipe.write_text(RECIPE.format(work=folder / "work", path=folder))
             seconds, peak = run_watched([sys.executable, "-m", "cclm", "prepare", str(recipe)])
-            if memory_alone:
+            if options.memory:
                 print(f"{pairs:>10,} {size:>6.0f} {seconds:>57.1f} s {peak / 2**30:>8.2f} GiB", flush=True)
                 continue
             loop = plain_loop(folder, folder / "work" / "prepared" / "models")

@@ -202,6 +202,7 @@ def test_scores_of_other_programs_stand_beside_ours_by_number(tmp_path: Path) ->
     run = write_run(tmp_path / "run")
     content = json.loads((run / "scores.json").read_text())
     content["languages"]["aze"] |= {"off_target": 0.125, "constructor": 0.712345678}
+    content["signature"]["scorers"] = {"constructor": "score.py"}
     (run / "scores.json").write_text(json.dumps(content))
     data = page_of(run).data
     assert data["scores"]["scorers"] == ["constructor"]

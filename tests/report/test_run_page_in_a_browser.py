@@ -93,6 +93,7 @@ def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_
     content = json.loads((run / "scores.json").read_text())
     content["languages"]["aze"] |= {"off_target": 0.125, "off_target_references": 0.04, "comet": 0.75}
     content["languages"]["bel"] |= {"off_target_references": 0.05, "comet": 0.7125, "exact": 12.5}
+    content["signature"]["scorers"] = {"comet": "comet.py", "exact": "exact.py"}
     (run / "scores.json").write_text(json.dumps(content))
     text = drawn(write_report(run)).text.replace("\u00a0", " ")
     assert "BLEUchrFoff-targetcometexactdev loss" in text

@@ -12,8 +12,6 @@ from cclm.report.run_files import RunFiles
 from cclm.report.settings import method, read_settings, setting
 
 TABLES = ("dev_loss", "competence", "hrls_competence", "weights")
-OURS = ("bleu", "bleu_low", "bleu_high", "chrf", "off_target", "off_target_references")
-"""Scores of our own; a language may have others, by the name that a scorer was given."""
 MOST_ROUNDS = 600
 """Rounds in a page: more than this no screen has columns for."""
 MOST_NUMBERS = 120_000
@@ -177,8 +175,8 @@ def _scores(run: RunFiles) -> dict[str, Any] | None:
 
 
 def _scorers(run: RunFiles) -> list[str]:
-    rows = run.scores["languages"].values() if run.scores else ()
-    return list(dict.fromkeys(name for row in rows for name in row if name not in OURS))
+    """The names of the user's own scorers."""
+    return list(run.scores["signature"].get("scorers", {})) if run.scores else []
 
 
 def _means(scores: Mapping[str, Any]) -> dict[str, float | int | None]:

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cclm.data.prepared import Prepared
 from cclm.training import device as devices
 from cclm.training import trainer
-from cclm.training.device import device_of, keep_freed_memory
+from cclm.training.device import device_of
 from cclm.training.errors import TrainingError
 from cclm.training.session import train
 
@@ -152,10 +152,3 @@ def test_a_gradient_that_never_is_finite_ends_the_run_at_the_least_scale(
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda parameters, norm: torch.tensor(torch.inf))
     with pytest.raises(TrainingError, match="step 26: loss or gradient not finite in 10 steps in a row"):
         trained(folder, data, "never", "training.precision=fp16", "training.max_steps=100")  # 16 halvings, then 10
-
-
-def test_freed_memory_is_kept_where_the_c_library_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_freed_memory()  # glibc
-    monkeypatch.setattr(devices.sys, "platform", "darwin")
-    monkeypatch.setattr(devices.ctypes, "CDLL", None)  # would fail if it were asked
-    keep_freed_memory()

@@ -1,7 +1,5 @@
-"""What is special to a device: which one it is, in which precision it computes, and what becomes of freed memory."""
+"""What is special to a device: which one it is, and in which precision it computes."""
 
-import ctypes
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -84,16 +82,3 @@ def _best_precision(device: torch.device) -> str:
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     return "bf16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "fp32"
-
-
-def keep_freed_memory() -> None:
-    """Lets glibc keep what a step frees for the next one, instead of giving it back and clearing it page by page."""
-    if sys.platform != "linux":
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
-    if mallopt:
-        mallopt(M_MMAP_THRESHOLD, 1 << 30)
-        mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
-
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h

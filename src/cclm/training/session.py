@@ -16,12 +16,13 @@ from cclm import __version__
 from cclm.curriculum import Curriculum, LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
+from cclm.memory import keep_freed_memory
 from cclm.methods import ActorSection
 from cclm.model.transformer import Shape, Transformer
 from cclm.recipe import Recipe
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
-from cclm.training.device import Device, device_of, keep_freed_memory
+from cclm.training.device import Device, device_of
 from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Bleu, Evaluator
 from cclm.training.faults import fault

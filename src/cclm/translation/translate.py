@@ -13,6 +13,8 @@ import ctranslate2  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 
+from cclm.memory import keep_freed_memory
+
 END = "</s>"
 POSITIONS = 1024
 """Rows of the exported position table: the longest source, its </s> included, and the longest target."""
@@ -40,6 +42,7 @@ class Translator:
         self._threads, self._batch_tokens = threads, batch_tokens
         self.source_symbols, self.target_symbols = _symbols(folder, "source"), _symbols(folder, "target")
         self._source, self._target = frozenset(self.source_symbols), frozenset(self.target_symbols)
+        keep_freed_memory()
         self._model = ctranslate2.Translator(
             str(folder), device="cpu", compute_type=compute, inter_threads=threads, intra_threads=1
         )

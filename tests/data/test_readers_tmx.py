@@ -76,12 +76,12 @@ def test_b11_document_types_and_entities_are_refused_and_nothing_is_read(tmp_pat
     secret = put(tmp_path, "secret.txt", "<!ENTITY a11 'secret'>")
     content = f"{start.replace('{secret}', str(secret))}\n<tmx>{unit(en='&a11;', az='b')}</tmx>"
     put(tmp_path, "aze.train.tmx", content)
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(
         DataError, match=r"aze.train.tmx, line 1: a document type or entity declaration \(tmx\) is refused"
     ):
         pairs_of(Source("tmx", str(tmp_path)))
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,6 @@ def data(folder: Path, **changes: Any) -> DataSection:
     return DataSection.model_validate(settings | changes)
 
 
-def plan(folder: Path, pieces: int = 120, joint: bool = False, **changes: Any) -> Plan:
+def plan(folder: Path, pieces: int = 120, joint: bool = False, sample: int = 200_000, **changes: Any) -> Plan:
     """What is to be prepared from such files."""
-    return Plan(data(folder, **changes), VocabularySection(pieces=pieces, joint=joint))
+    return Plan(data(folder, **changes), VocabularySection(pieces=pieces, joint=joint, sample=sample))

@@ -90,9 +90,8 @@ def test_a_sentence_longer_than_the_budget_gets_a_batch_of_its_own() -> None:
 def test_padding_stays_under_six_percent_on_real_text(tmp_path: Path) -> None:
     if not SHARED.exists():
         pytest.skip(f"the development data is not at {SHARED}")
-    settings = plan(
-        SHARED, pieces=2000, high_resource=["tur", "rus", "por", "ces"], low_resource=["aze", "bel", "glg", "slk"]
-    )
+    languages = {"high_resource": ["tur", "rus", "por", "ces"], "low_resource": ["aze", "bel", "glg", "slk"]}
+    settings = plan(SHARED, pieces=2000, sample=4000, **languages)
     prepared = prepare(settings, tmp_path / "p")
     real = padded = 0
     for lang in prepared.languages:
@@ -105,10 +104,7 @@ def test_padding_stays_under_six_percent_on_real_text(tmp_path: Path) -> None:
     nearest = {"aze": "tur", "bel": "rus", "glg": "por", "slk": "ces"}
     from cclm import LanguageGraph
 
-    graph = LanguageGraph.from_counts(
-        prepared.counts(), high_resource=["tur", "rus", "por", "ces"], low_resource=list(nearest)
-    )
-    assert graph.nearest == nearest
+    assert LanguageGraph.from_counts(prepared.counts(), **languages).nearest == nearest
 
 
 def test_a_prepared_corpus_goes_in_either_direction(tmp_path: Path) -> None:

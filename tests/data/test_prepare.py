@@ -316,7 +316,7 @@ def test_an_interrupted_prepare_leaves_nothing_half_done(tmp_path: Path, number:
     )
     command = [sys.executable, "-m", "cclm", "prepare", str(recipe)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
-        while not list((tmp_path / "work").glob(".prepared-*/models")) and process.poll() is None:
+        while not list((tmp_path / "work").glob(".prepared.cclm-*/models")) and process.poll() is None:
             time.sleep(0.05)
         os.kill(process.pid, number)
         try:

@@ -17,6 +17,7 @@ from trained_run import trained_run
 from cclm.stages.evaluate import run_score
 from cclm.stages.runs import run as list_runs
 from cclm.stages.runs import standing
+from cclm.training.lock import Lock
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +45,12 @@ def test_a_finished_run(work: Path) -> None:
 
 def test_a_running_one_is_known_by_its_lock_and_as_far_as_its_log(work: Path, tmp_path: Path) -> None:
     run = copied(work, tmp_path / "run")
-    (run / "lock").write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
     with (run / "log.jsonl").open("a") as log:
         log.write('{"event": "train", "step": 50}\n{"event": "tra')  # being written
-    facts = standing(run)
+    with Lock(run):
+        facts = standing(run)
     assert (facts["state"], facts["reason"]) == ("running", f"{os.getpid()}@{socket.gethostname()}")
     assert facts["step"] == 50
-    (run / "lock").write_text(json.dumps({"pid": 2**22 + 1, "host": socket.gethostname()}))
     assert standing(run)["state"] == "finished"
 
 

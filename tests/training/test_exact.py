@@ -6,7 +6,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,8 @@ from pathlib import Path
 import pytest
 from corpora import write_tsv
 from forks import Finished, Forks, send
+
+from cclm.training.lock import Lock, owner_of
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "cclm" / "training"
 PLACES = [
@@ -244,12 +245,9 @@ def test_more_steps_may_be_asked_for(runs: Runs) -> None:
 
 
 def test_a_run_has_one_owner(runs: Runs) -> None:
-    run = runs.folder("owned")
-    run.mkdir(parents=True)
-    (run / "lock").write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
-    refused = runs.train("owned")
+    with Lock(runs.folder("owned")):
+        refused = runs.train("owned")
     assert refused.code == 1
     assert f"belongs to process {os.getpid()}" in refused.output
-    (run / "lock").write_text(json.dumps({"pid": 2**22 + 1, "host": socket.gethostname()}))
     assert runs.train("owned", "training.max_steps=1").code == 0
-    assert not (run / "lock").exists()
+    assert owner_of(runs.folder("owned")) is None

@@ -181,7 +181,7 @@ def test_a_place_that_cannot_be_written_to_leaves_the_old_checkpoint_alone(tmp_p
     with pytest.raises(TrainingError, match="step-00000002: could not be saved"):
         checkpoints.save(tmp_path, checkpoint(2), step=2, best=None)
     assert checkpoints.damage(tmp_path / "step-00000001") is None
-    assert list(tmp_path.glob(".tmp-*")) == []
+    assert list(tmp_path.glob(".*")) == []
 
 
 def test_a_log_goes_on_from_a_known_length(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from cclm.experiments.benchmark import fingerprint
 from cclm.recipe import Recipe, load_recipe
 from cclm.stages.train import prepared_data, run_train
 from cclm.training.errors import Interrupted, TrainingError
+from cclm.training.lock import owner_of
 from cclm.training.ranks import joined
 
 pytestmark = pytest.mark.slow
@@ -188,7 +189,7 @@ def test_a_signal_to_one_rank_stops_all_and_any_number_of_ranks_goes_on(recipe: 
     assert code == 1  # torchrun's own
     assert said.count("exitcode  : 143") == 2
     assert said.count("interrupted; the same command goes on from here") == 1
-    assert not (run_folder(recipe, "changing") / "lock").exists()
+    assert owner_of(run_folder(recipe, "changing")) is None
     alone(recipe, "changing")
     assert result(recipe, "changing") == result(recipe, "whole")
 

@@ -136,7 +136,7 @@ def test_a_weight_that_is_not_a_number_is_noticed(tmp_path: Path) -> None:
 
 def test_a_new_export_replaces_the_old_one(tmp_path: Path) -> None:
     exported(Reference(seed=1), tmp_path / "model")
-    (tmp_path / "model.partial").mkdir()  # what a kill in the middle of an export leaves
+    (tmp_path / ".model.cclm-0123456789abcdef.tmp").mkdir()  # what a kill in the middle of an export leaves
     new = Reference(seed=2)
     assert verify(exported(new, tmp_path / "model"), new.logprobs, random_samples(new, 4)) < 1e-4
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import numpy as np
 import sentencepiece
 
 from cclm import __version__
+from cclm.atomic import atomic_folder, refuse_foreign, restore
 from cclm.chance import key, uniform
 from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
 from cclm.data.errors import DataError
@@ -22,7 +24,6 @@ from cclm.data.settings import DataSection, VocabularySection
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import Segmenter, Vocabulary, train_model
 from cclm.data.workers import Workers, chunked
-from cclm.whole import staged
 
 
 @dataclass(frozen=True)
@@ -42,21 +43,43 @@ def prepare(
     plan: Plan, folder: Path, *, workers: int | None = None, progress: Progress = lambda stage, pairs: None
 ) -> Prepared:
     """The prepared data of the plan, made unless it is there already."""
-    texts = Texts(plan.data)
-    made_from = _made_from(plan, texts)
-    there = _there(folder, made_from)
-    if there is not None:
-        return there
     try:
-        with staged(folder) as staging, Workers(workers) as pool:
+        refuse_foreign(folder, _is_prepared)
+        texts = Texts(plan.data)
+        _refuse_inputs_inside(folder, texts)
+        made_from = _made_from(plan, texts)
+        restore(folder)
+        there = _there(folder, made_from)
+        if there is not None:
+            return there
+        with atomic_folder(folder, is_ours=_is_prepared) as staging, Workers(workers) as pool:
             _prepare_into(staging, plan, texts, made_from, pool, progress)
     except OSError as error:
         raise DataError(f"{error.filename or folder}: {error.strerror or error}") from None
     return Prepared.open(folder, verify=False)
 
 
+def _is_prepared(folder: Path) -> bool:
+    """Whether cclm made this folder: its manifest says so, even if it is damaged otherwise or of another version."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        return {"version", "fingerprint", "made_from", "files"} <= set(manifest)
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
+
+
+def _refuse_inputs_inside(folder: Path, texts: Texts) -> None:
+    """Text to be prepared must not stand in the folder that preparing replaces."""
+    place = os.path.realpath(folder)
+    for paths in texts.inputs().values():
+        for path in paths:
+            if os.path.commonpath([place, os.path.realpath(path)]) == place:
+                raise DataError(f"{path}: this text is inside {folder}, which prepared data replaces; change work")
+
+
 def current(plan: Plan, folder: Path) -> Prepared | None:
     """The folder if it holds just what the plan would prepare, undamaged."""
+    restore(folder)
     return _there(folder, _made_from(plan, Texts(plan.data)))
 
 

@@ -135,7 +135,10 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         version = manifest["version"]
-    except (ValueError, KeyError, TypeError):
+        complete = version != VERSION or {"fingerprint", "settings", "sizes", "made_from", "files"} <= manifest.keys()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        complete = False
+    if not complete:
         raise DataError(f"{path}: damaged; delete the folder and run `cclm prepare` again") from None
     if version != VERSION:
         raise DataError(f"{path}: version {version!r}; this program reads {VERSION}: run `cclm prepare` again")

@@ -12,16 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cclm.atomic import atomic_text, write_if_changed
 from cclm.config import ConfigError
 from cclm.data.prepared import Prepared
 from cclm.data.workers import available_cores
 from cclm.experiments.trainings import Training, side_by_side
 from cclm.recipe import Recipe
 from cclm.training.errors import TrainingError
+from cclm.training.lock import Lock, owner_of
 from cclm.training.made_from import changes, made_from
-from cclm.training.run_directory import owner_of
 from cclm.training.tasks import tasks
-from cclm.whole import write_if_changed, write_whole
 
 VERSION = 1
 RECIPE = "recipe.json"
@@ -86,7 +86,7 @@ def benchmark(
         _train_all(trainings, at_once or available_cores(), say, saw)
         losses = {training.name: best_loss(training.folder, training.name) for training in trainings}
         content = {"version": VERSION, "losses": losses, "fingerprint": fingerprint(recipe, prepared)}
-        write_whole(_file(recipe), json.dumps(content, indent=1) + "\n")
+        atomic_text(_file(recipe), json.dumps(content, indent=1) + "\n")
     return losses
 
 
@@ -158,7 +158,8 @@ def _remove_outdated(recipe: Recipe, prepared: Prepared, folder: Path, say: Call
     changed = changes(folder, made_from(bitext_recipe(recipe), prepared, None))
     if changed and owner_of(folder) is None:
         say(f"bitext {folder.name}: trained anew, as it was made with other settings ({changed[0]})")
-        shutil.rmtree(folder)
+        with Lock(folder):
+            shutil.rmtree(folder)
 
 
 def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Callable[[str], object]) -> dict[str, float]:

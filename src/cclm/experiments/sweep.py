@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import kept
@@ -14,7 +15,6 @@ from cclm.experiments.trainings import Training, side_by_side
 from cclm.experiments.trials import events
 from cclm.recipe import Recipe
 from cclm.training.manifest import origin_of
-from cclm.whole import write_if_changed
 
 Aggregate = Literal["max", "avg"]
 

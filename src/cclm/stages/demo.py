@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cclm.atomic import write_if_changed
 from cclm.data.workers import available_cores
 from cclm.evaluation.scores import read_lines
 from cclm.experiments.benchmark import benchmark, bitext_folder, bitext_recipe
@@ -22,7 +23,6 @@ from cclm.stages.prepare import prepared_data
 from cclm.stages.train import run_folder
 from cclm.stages.watch import Watch
 from cclm.training.errors import TrainingError
-from cclm.whole import write_if_changed
 
 METHODS = {
     "ccl-m-avg": ("name=ccl-m-avg",),

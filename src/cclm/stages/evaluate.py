@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cclm.atomic import atomic_text, write_if_changed
 from cclm.config import ConfigError
 from cclm.data.cleaning import clean
 from cclm.data.errors import DataError
@@ -24,7 +25,6 @@ from cclm.stages.progress import shown
 from cclm.stages.score_table import print_scores
 from cclm.training.tasks import Task
 from cclm.translation.model import Model
-from cclm.whole import write_if_changed, write_whole
 
 
 class Evaluation:
@@ -77,7 +77,7 @@ class Evaluation:
                 model = load(run)
                 for task in its_tasks:
                     self._translate(task, model, progress)
-        write_whole(self._mark, json.dumps(made_from, indent=1) + "\n")
+        atomic_text(self._mark, json.dumps(made_from, indent=1) + "\n")
         return self._files()
 
     def lines(self) -> dict[str, tuple[list[str], list[str], list[str]]]:
@@ -108,7 +108,7 @@ class Evaluation:
         keep_external(scores, before)
         add_external(scores, scorers or {}, self.tasks, lines)
         text = json.dumps(scores, indent=1, ensure_ascii=False, allow_nan=False)
-        write_whole(self.run / "scores.json", text + "\n")
+        atomic_text(self.run / "scores.json", text + "\n")
         return scores
 
     def _models(self) -> dict[Path, list[Task]]:
@@ -161,7 +161,7 @@ def texts(recipe: Recipe, prepared: Prepared, task: Task, split: str) -> tuple[l
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    write_whole(path, "".join(line + "\n" for line in lines))
+    atomic_text(path, "".join(line + "\n" for line in lines))
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from cclm.atomic import atomic_folder
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 from cclm.model.transformer import Transformer
@@ -24,7 +25,6 @@ from cclm.training.tasks import Task
 from cclm.translation.export import export
 from cclm.translation.model import MANIFEST, VERSION
 from cclm.translation.translate import Sample, Translator, verify
-from cclm.whole import staged
 
 SAMPLES = 64
 """Dev sentences on which an exported model is checked."""
@@ -49,7 +49,7 @@ def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = 
         return _check_exact(translator, _trained(recipe, prepared, state), source, target, samples)
 
     try:
-        with staged(folder) as staging:
+        with atomic_folder(folder, is_ours=lambda old: (old / MANIFEST).is_file()) as staging:
             facts = {"checkpoint": best.name, "weights": weights_of(best)}
             export_weights(
                 state, recipe, prepared, made, staging, quantization="int8" if exact else None, check=checked, **facts

@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from cclm.atomic import write_if_changed
 from cclm.config import ConfigError
 from cclm.curriculum import LanguageGraph
 from cclm.data.errors import DataError
@@ -14,7 +15,6 @@ from cclm.recipe import Recipe
 from cclm.report.graph import draw_graph
 from cclm.report.matrix import similarity_table
 from cclm.stages.prepare import prepared_data
-from cclm.whole import write_if_changed
 
 
 def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> LanguageGraph:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cclm.atomic import write_if_changed
 from cclm.config import ConfigError
 from cclm.report.forest import forest
 from cclm.report.study import Study
@@ -12,7 +13,6 @@ from cclm.report.study_files import read_study, read_sweep
 from cclm.report.study_page import study_markdown, study_page
 from cclm.report.sweep_figure import figure_2
 from cclm.report.sweep_page import sweep_markdown, sweep_page
-from cclm.whole import write_if_changed
 
 
 def is_study(folder: Path) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cclm.stages.directory import is_bitext
+from cclm.training.lock import owner_of
 from cclm.training.made_from import newest_checkpoint, progress_of
-from cclm.training.run_directory import owner_of
 
 SIGNS = ("made_from.json", "config.yaml", "log.jsonl", "checkpoints")
 """A folder with any two of these is a run, even if it is damaged."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from cclm.atomic import atomic_text, write_if_changed
 from cclm.config import ConfigError
 from cclm.data.prepared import Prepared
 from cclm.data.workers import available_cores
@@ -22,7 +23,6 @@ from cclm.study import BITEXT, Study, plain
 from cclm.training.errors import TrainingError
 from cclm.training.made_from import is_finished
 from cclm.training.run_directory import differences
-from cclm.whole import write_if_changed, write_whole
 
 
 class TrialTraining(Training):
@@ -76,7 +76,7 @@ def _declare(study: Study, folder: Path) -> None:
     path = folder / "declared.json"
     folder.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        write_whole(path, json.dumps(now, indent=1) + "\n")
+        atomic_text(path, json.dumps(now, indent=1) + "\n")
     changed = differences(json.loads(path.read_text(encoding="utf-8")), now)
     if changed:
         raise ConfigError(

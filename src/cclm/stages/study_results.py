@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
@@ -16,7 +17,6 @@ from cclm.stages.more_scores import ALWAYS
 from cclm.stages.study_comparisons import comparisons, mean, score
 from cclm.study import BITEXT, Study, plain
 from cclm.training.tasks import tasks
-from cclm.whole import write_if_changed
 
 VERSION = 1
 

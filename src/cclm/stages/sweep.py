@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cclm.atomic import write_if_changed
 from cclm.config import ConfigError
 from cclm.data.workers import available_cores
 from cclm.experiments.benchmark import benchmark, bitext_recipe
@@ -29,7 +30,6 @@ from cclm.stages.watch import Watch
 from cclm.training.errors import TrainingError
 from cclm.training.made_from import is_finished
 from cclm.training.manifest import origin_of
-from cclm.whole import write_if_changed
 
 VERSION = 1
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
 from cclm.data.errors import DataError
 from cclm.data.prepared import Prepared
@@ -14,7 +15,6 @@ from cclm.recipe import Recipe
 from cclm.stages.graph import language_graph
 from cclm.stages.prepare import prepared_data
 from cclm.training.made_from import begun_with, refuse_other_settings
-from cclm.whole import write_if_changed
 
 if TYPE_CHECKING:
     from cclm.training.ranks import Ranks

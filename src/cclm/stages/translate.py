@@ -6,12 +6,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
+from cclm.atomic import user_output
 from cclm.data.errors import DataError
 from cclm.data.files import MAX_LINE
 from cclm.data.scan import Progress
 from cclm.stages.exported import Quantization, load
 from cclm.stages.progress import shown
-from cclm.whole import whole
 
 
 def translate_text(
@@ -48,7 +48,7 @@ def _reading(path: Path | None) -> AbstractContextManager[BinaryIO]:
 @contextmanager
 def _writing(path: Path | None) -> Iterator[BinaryIO]:
     if path:
-        with whole(path) as file:
+        with user_output(path) as file:
             yield file
     else:
         yield sys.stdout.buffer

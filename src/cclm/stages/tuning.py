@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cclm.atomic import write_if_changed
 from cclm.data.prepared import Prepared
 from cclm.experiments.trainings import side_by_side
 from cclm.experiments.trials import outcome, tuning
@@ -13,7 +14,6 @@ from cclm.recipe import Recipe
 from cclm.stages.watch import Remaining, Watch
 from cclm.study import Study, Try, plain
 from cclm.training.made_from import is_finished
-from cclm.whole import write_if_changed
 
 VERSION = 1
 FACTS = ("macro", "weighted", "best", "steps", "tokens")

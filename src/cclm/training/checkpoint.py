@@ -5,7 +5,7 @@ checkpoints/{latest,best}         the name of a folder
 """
 
 import json
-import os
+import re
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from cclm.atomic import atomic_folder, atomic_text, holds_only, restore_all
 from cclm.training.errors import TrainingError
 from cclm.training.faults import fault
 from cclm.training.manifest import damage, name_of, sync, write_json, write_manifest
-from cclm.whole import write_whole
 
 FOLLOWERS = "followers.json"
 """What a checkpoint knows of the trainings that follow this one, if there are any."""
+FILES = ("model.safetensors", "optimizer.safetensors", "curriculum.json", "progress.json", "manifest.json", FOLLOWERS)
 KEPT = 2
 """Newest checkpoints that stay, beside the best."""
 
@@ -39,31 +40,24 @@ class Checkpoint:
 
 def save(folder: Path, checkpoint: Checkpoint, *, step: int, best: int | None) -> Path:
     """Writes a checkpoint; until the rename it does not exist, and older ones are removed only afterwards."""
-    folder.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(folder)
-    staging, final = folder / f".tmp-{step}-{os.getpid()}", folder / name_of(step)
-    staging.mkdir()
+    final = folder / name_of(step)
     try:
-        fault("save:begun")
-        save_file(checkpoint.model, staging / "model.safetensors")
-        fault("save:after_model")
-        save_file(checkpoint.optimizer, staging / "optimizer.safetensors")
-        write_json(staging / "curriculum.json", checkpoint.curriculum)
-        write_json(staging / "progress.json", checkpoint.progress)
-        if checkpoint.followers:
-            write_json(staging / FOLLOWERS, checkpoint.followers)
-        fault("save:before_manifest")
-        write_manifest(staging)
-        fault("save:before_rename")
-        if final.exists():
-            shutil.rmtree(final)
-        fault("save:nothing_there")
-        staging.rename(final)
+        with atomic_folder(final, is_ours=holds_only(*FILES)) as staging:
+            fault("save:begun")
+            save_file(checkpoint.model, staging / "model.safetensors")
+            fault("save:after_model")
+            save_file(checkpoint.optimizer, staging / "optimizer.safetensors")
+            write_json(staging / "curriculum.json", checkpoint.curriculum)
+            write_json(staging / "progress.json", checkpoint.progress)
+            if checkpoint.followers:
+                write_json(staging / FOLLOWERS, checkpoint.followers)
+            fault("save:before_manifest")
+            write_manifest(staging)
+            fault("save:before_rename")
         sync(folder)
         fault("save:after_rename")
         _point(folder, final.name, best)
     except OSError as error:
-        shutil.rmtree(staging, ignore_errors=True)
         raise TrainingError(f"{final}: could not be saved: {error.strerror or error}") from None
     fault("save:before_prune")
     _prune(folder, keep={final.name} | ({name_of(best)} if best is not None else set()))
@@ -72,10 +66,10 @@ def save(folder: Path, checkpoint: Checkpoint, *, step: int, best: int | None) -
 
 def _point(folder: Path, latest: str, best: int | None) -> None:
     """Lets `latest` and `best` name their checkpoints."""
-    write_whole(folder / "latest", latest + "\n")
+    atomic_text(folder / "latest", latest + "\n")
     fault("save:after_latest")
     if best is not None and (folder / name_of(best)).exists():
-        write_whole(folder / "best", name_of(best) + "\n")
+        atomic_text(folder / "best", name_of(best) + "\n")
 
 
 def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | None:
@@ -83,6 +77,8 @@ def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | Non
 
     It sets `latest` and `best` right, too: whoever saved may have been killed before that.
     """
+    if folder.is_dir():
+        _remove_leftovers(folder)
     for path in sorted(folder.glob("step-*"), reverse=True):
         problem = damage(path)
         if problem is None:
@@ -112,11 +108,11 @@ def _json(path: Path) -> dict[str, Any]:
     return content
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Removes what saves of dead processes have left."""
-    for path in folder.glob(".tmp-*"):
-        pid = path.name.rpartition("-")[2]
-        if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():
+def _remove_leftovers(folder: Path) -> None:
+    """Removes what a killed save has left; called by the process that owns the run directory."""
+    restore_all(folder)
+    for path in folder.iterdir():
+        if re.fullmatch(r"\.tmp-\d+-\d+", path.name):  # as version 0.1.0 named them
             shutil.rmtree(path, ignore_errors=True)
 
 

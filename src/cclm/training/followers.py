@@ -15,13 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cclm.atomic import atomic_folder, holds_only
 from cclm.curriculum import Curriculum
 from cclm.training import checkpoint as checkpoints
 from cclm.training.checkpoint import FOLLOWERS, Checkpoint
 from cclm.training.faults import fault
 from cclm.training.manifest import ORIGIN, damage, write_json, write_manifest
 from cclm.training.run_directory import Log
-from cclm.whole import staged
+
+BEGUN = ("lock", "config.yaml", "environment.json", "made_from.json", "log.jsonl", "timing.jsonl", "followers", ORIGIN)
+"""What may stand in the directory of a run that has no checkpoint yet."""
 
 
 class Followers:
@@ -118,7 +121,7 @@ class Followers:
         if (target / "checkpoints").exists():
             return
         fault("follow:leaving")
-        with staged(target) as folder:
+        with atomic_folder(target, is_ours=holds_only(*BEGUN)) as folder:
             shutil.copyfile(self._log(first), folder / "log.jsonl")
             (folder / "followers").mkdir()
             for name in others:

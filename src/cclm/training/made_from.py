@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cclm.atomic import write_if_changed
 from cclm.data.prepared import Prepared
 from cclm.recipe import Recipe
 from cclm.training.errors import TrainingError
 from cclm.training.manifest import damage, name_of
 from cclm.training.progress import Progress
 from cclm.training.run_directory import differences
-from cclm.whole import write_if_changed
 
 FREE = {"max_steps", "patience", "device"}
 """Settings of training that may change when a run goes on: they decide how long and where, not what."""

@@ -1,72 +1,11 @@
-"""A run directory: who owns it, what stands in its files, and logs that continue to the same bytes."""
+"""Logs that continue to the same bytes when a run is resumed, and the differences between two settings."""
 
 import json
 import math
 import os
-import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
-
-from cclm.training.errors import TrainingError
-
-
-class Lock:
-    """One process owns a run directory; a lock of a process that is gone counts for nothing."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "lock"
-
-    def __enter__(self) -> "Lock":
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        mine = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
-        try:
-            with self._path.open("x", encoding="utf-8") as file:
-                file.write(mine)
-        except FileExistsError:
-            self._take_over(mine)
-        return self
-
-    def _take_over(self, mine: str) -> None:
-        owner = owner_of(self._path.parent)
-        if owner is not None and owner.pid != os.getpid():
-            raise TrainingError(
-                f"{self._path.parent} belongs to process {owner.pid} on {owner.host};"
-                f" if that is gone, delete {self._path}"
-            )
-        self._path.write_text(mine, encoding="utf-8")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._path.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class Owner:
-    """The process that has locked a run directory."""
-
-    pid: int
-    host: str
-
-
-def owner_of(folder: Path) -> Owner | None:
-    """Who owns the run directory; None where there is no lock, or only that of a process that is gone."""
-    try:
-        owner = Owner(**json.loads((folder / "lock").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-    return owner if owner.host != socket.gethostname() or is_alive(owner.pid) else None
-
-
-def is_alive(pid: int) -> bool:
-    """Whether there is such a process on this machine. One that has ended and only waits to be noticed is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class Log:

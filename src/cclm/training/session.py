@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from cclm import __version__
+from cclm.atomic import atomic_text
 from cclm.curriculum import Curriculum, LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
@@ -27,17 +28,17 @@ from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.evaluate import Bleu, Evaluator
 from cclm.training.faults import fault
 from cclm.training.followers import Followers
+from cclm.training.lock import Lock
 from cclm.training.made_from import FREE, made_from, refuse_changes, write_config
 from cclm.training.manifest import name_of
 from cclm.training.progress import Progress
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards
-from cclm.training.run_directory import Lock, Log, differences
+from cclm.training.run_directory import Log, differences
 from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.telling import Telling
 from cclm.training.tracking import TensorBoard
 from cclm.training.trainer import Parts, Trainer
-from cclm.whole import write_whole
 
 
 def train(
@@ -284,9 +285,9 @@ def _check_same(
     refuse_changes(folder, now)
     write_config(folder, recipe)
     fault("begin:described")
-    write_whole(folder / "environment.json", json.dumps(_environment(prepared, ranks), indent=1) + "\n")
+    atomic_text(folder / "environment.json", json.dumps(_environment(prepared, ranks), indent=1) + "\n")
     if not (folder / "made_from.json").exists():  # last: where it is, the others are
-        write_whole(folder / "made_from.json", json.dumps(now, indent=1, ensure_ascii=False) + "\n")
+        atomic_text(folder / "made_from.json", json.dumps(now, indent=1, ensure_ascii=False) + "\n")
 
 
 def _environment(prepared: Prepared, ranks: Ranks) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """A CTranslate2 model written from our own weights, without any other toolkit's checkpoint in between."""
 
 import re
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 from ctranslate2.specs import TransformerSpec  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from cclm.atomic import atomic_folder
 from cclm.translation.translate import POSITIONS, ExportError
 
 # P positions, D model
@@ -43,13 +43,8 @@ def export(
     spec = _specified(_Weights(state), heads, list(source_symbols), list(target_symbols))
     spec.validate()
     spec.optimize(quantization=quantization)
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    spec.save(str(partial))
-    if folder.exists():
-        shutil.rmtree(folder)
-    partial.rename(folder)
+    with atomic_folder(folder, is_ours=lambda old: (old / "model.bin").is_file()) as staging:
+        spec.save(str(staging))
 
 
 def positions(width: int, rows: int = POSITIONS) -> NDArray[np.float32]:

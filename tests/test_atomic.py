@@ -1,0 +1,228 @@
+"""Atomic writes: complete or not at all, and nothing removed that is somebody's."""
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cclm.atomic import (
+    atomic_folder,
+    atomic_text,
+    atomic_write,
+    holds_only,
+    restore,
+    restore_all,
+    user_output,
+    write_if_changed,
+)
+
+TOKEN = "0123456789abcdef"
+
+
+def made_by_us(folder: Path) -> bool:
+    return (folder / "mark").exists()
+
+
+def replace(folder: Path, text: str) -> None:
+    with atomic_folder(folder, is_ours=made_by_us) as staging:
+        (staging / "mark").write_text(text)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """As another process holds it while it writes."""
+    descriptor = os.open(path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield
+    os.close(descriptor)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+
+    def fail() -> None:
+        with atomic_write(path) as file:
+            file.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert path.read_text() == "old"
+    atomic_text(path, "new")
+    assert path.read_text() == "new"
+    assert names(tmp_path) == {"a"}
+
+
+def test_an_unchanged_file_is_left_alone(tmp_path: Path) -> None:
+    assert write_if_changed(tmp_path / "a", "x")
+    before = (tmp_path / "a").stat()
+    assert not write_if_changed(tmp_path / "a", "x")
+    assert (tmp_path / "a").stat().st_ino == before.st_ino
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        atomic_text(tmp_path / "missing" / "a", "x")
+    assert caught.value.filename == str(tmp_path / "missing" / "a")
+
+
+@pytest.mark.parametrize("name", [".a-2026", ".a.cclm-12.tmp", ".ab-1", ".a-1.tmp", f".a.cclm-{TOKEN}.tmp.txt"])
+def test_other_peoples_files_and_folders_stay(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "thesis").write_text("x")
+    atomic_text(tmp_path / "a", "x")
+    replace(tmp_path / "ab", "x")
+    assert (tmp_path / name / "thesis").read_text() == "x"
+
+
+def test_a_name_is_no_pattern(tmp_path: Path) -> None:
+    (tmp_path / f".b.cclm-{TOKEN}.tmp").write_text("of b, not of *")
+    atomic_text(tmp_path / "*", "x")
+    assert names(tmp_path) == {f".b.cclm-{TOKEN}.tmp", "*"}
+
+
+def test_what_a_dead_process_left_is_removed_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
+    dead, living = (tmp_path / f".a.cclm-{digit * 16}.tmp" for digit in "01")
+    dead.write_text("")
+    living.write_text("")
+    with locked(living):
+        atomic_text(tmp_path / "a", "x")
+    assert names(tmp_path) == {"a", living.name}
+
+
+def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    replace(tmp_path / "a", "1")
+    (tmp_path / "a" / "more").write_text("x")
+    replace(tmp_path / "a", "2")
+    assert names(tmp_path) == {"a"}
+    assert names(tmp_path / "a") == {"mark"}
+    assert (tmp_path / "a" / "mark").read_text() == "2"
+
+
+def test_a_folder_that_is_not_ours_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    replace(tmp_path / "a", "an empty one may be taken")
+    (tmp_path / "a" / "mark").rename(tmp_path / "a" / "thesis")
+    with pytest.raises(FileExistsError, match="was not made by cclm") as caught:
+        replace(tmp_path / "a", "x")
+    assert caught.value.filename == str(tmp_path / "a")
+    assert names(tmp_path) == {"a"}
+    assert names(tmp_path / "a") == {"thesis"}
+
+
+def test_a_folder_that_became_foreign_meanwhile_is_refused(tmp_path: Path) -> None:
+    def fill() -> None:
+        with atomic_folder(tmp_path / "a", is_ours=made_by_us):
+            (tmp_path / "a").mkdir()
+            (tmp_path / "a" / "thesis").write_text("x")
+
+    with pytest.raises(FileExistsError):
+        fill()
+    assert names(tmp_path) == {"a"}
+
+
+def test_a_folder_behind_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    replace(tmp_path / "scratch", "1")
+    (tmp_path / "a").symlink_to("scratch")
+    replace(tmp_path / "a", "2")
+    assert (tmp_path / "a").is_symlink()
+    assert (tmp_path / "scratch" / "mark").read_text() == "2"
+
+
+KILLED = """
+import os, pathlib, sys
+from cclm.atomic import atomic_folder
+rename, count = pathlib.Path.rename, 0
+def renamed(self, target):
+    global count
+    rename(self, target)
+    count += 1
+    if count == 1:
+        os._exit(9)
+pathlib.Path.rename = renamed
+with atomic_folder(pathlib.Path(sys.argv[1]), is_ours=lambda old: True) as staging:
+    (staging / "mark").write_text("new")
+"""
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path: Path) -> None:
+    replace(tmp_path / "a", "old")
+    assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "a")], check=False).returncode == 9
+    assert not (tmp_path / "a").exists()
+    restore(tmp_path / "a")
+    assert (tmp_path / "a" / "mark").read_text() == "old"
+    assert names(tmp_path) == {"a"}
+
+
+def test_everything_in_a_folder_is_restored(tmp_path: Path) -> None:
+    (tmp_path / f".a.cclm-{TOKEN}.old").mkdir()
+    (tmp_path / f".b.cclm-{TOKEN}.tmp").mkdir()
+    replace(tmp_path / "b", "x")
+    (tmp_path / f".b.cclm-{TOKEN}.old").mkdir()
+    restore_all(tmp_path)
+    assert names(tmp_path) == {"a", "b"}
+
+
+def test_a_replacement_under_way_is_no_leftover(tmp_path: Path) -> None:
+    old = tmp_path / f".a.cclm-{TOKEN}.old"
+    old.mkdir()
+    with locked(old):
+        restore(tmp_path / "a")
+    assert names(tmp_path) == {old.name}
+
+
+def test_many_writers_of_one_file_and_one_folder_do_not_harm_each_other(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        for _ in range(20):
+            atomic_text(tmp_path / "file", str(number) * 1000)
+            with atomic_folder(tmp_path / f"folder{number}", is_ours=holds_only("mark")) as staging:
+                (staging / "mark").write_text("x")
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert re.fullmatch(r"(\d)\1{999}", (tmp_path / "file").read_text())
+    assert names(tmp_path) == {"file", *(f"folder{number}" for number in range(4))}
+
+
+def test_output_goes_where_a_link_points_and_keeps_the_permissions(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "real").chmod(0o640)
+    (tmp_path / "link").symlink_to("real")
+    with user_output(tmp_path / "link") as file:
+        file.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+    assert (tmp_path / "real").stat().st_mode & 0o777 == 0o640
+
+
+def test_output_keeps_hard_links_together(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    os.link(tmp_path / "a", tmp_path / "b")
+    with user_output(tmp_path / "a") as file:
+        file.write(b"new")
+    assert (tmp_path / "b").read_text() == "new"
+
+
+def test_output_to_an_open_file_of_the_process_is_written_to_it(tmp_path: Path) -> None:
+    program = "from pathlib import Path; from cclm.atomic import user_output\n"
+    program += "with user_output(Path('/dev/stdout')) as file: file.write(b'x')"
+    with (tmp_path / "out").open("wb") as out:
+        before = os.fstat(out.fileno()).st_ino
+        assert subprocess.run([sys.executable, "-c", program], stdout=out, check=True).returncode == 0
+    assert (tmp_path / "out").read_text() == "x"
+    assert (tmp_path / "out").stat().st_ino == before

@@ -1,0 +1,113 @@
+"""A run directory has one owner, whatever container or machine it lives in."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cclm.training.errors import TrainingError
+from cclm.training.lock import DEAD, Lock, owner_of
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from cclm.training.lock import Lock
+with Lock(Path(sys.argv[1])):
+    print("mine", flush=True)
+    time.sleep(60)
+"""
+
+
+def holder(folder: Path, *before: str) -> "subprocess.Popen[str]":
+    process = subprocess.Popen([*before, sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "mine\n"
+    return process
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    process.kill()
+    process.communicate()
+
+
+def elsewhere(folder: Path, **facts: object) -> None:
+    """As a process on another machine leaves it, whose lock is not seen here."""
+    owner = {"pid": 7, "host": "node7", "machine": "another kernel", "namespace": "", "started": "1", "job": None}
+    (folder / "lock").write_text(json.dumps(owner | facts))
+
+
+def test_a_run_has_one_owner_at_a_time(tmp_path: Path) -> None:
+    with Lock(tmp_path):
+        owner = owner_of(tmp_path)
+        assert owner is not None
+        assert owner.pid == os.getpid()
+        with pytest.raises(TrainingError, match=f"belongs to process {os.getpid()} on .*: only one process"):
+            Lock(tmp_path).__enter__()
+    assert owner_of(tmp_path) is None
+    with Lock(tmp_path):
+        assert owner_of(tmp_path) is not None
+
+
+def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
+    process = holder(tmp_path)
+    with pytest.raises(TrainingError, match=f"belongs to process {process.pid}"):
+        Lock(tmp_path).__enter__()
+    end(process)
+    assert owner_of(tmp_path) is None
+    with Lock(tmp_path):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a pid namespace")
+def test_processes_in_two_pid_namespaces_exclude_each_other(tmp_path: Path) -> None:
+    process = holder(tmp_path, "unshare", "--pid", "--fork", "--kill-child")
+    try:
+        assert owner_of(tmp_path) is not None
+        with pytest.raises(TrainingError, match="belongs to process"):
+            Lock(tmp_path).__enter__()
+    finally:
+        end(process)
+
+
+def test_an_owner_on_another_machine_keeps_its_run_while_it_gives_signs_of_life(tmp_path: Path) -> None:
+    elsewhere(tmp_path)
+    with pytest.raises(TrainingError, match=r"belongs to process 7 on node7.*; if that is gone, wait 2 minutes"):
+        Lock(tmp_path).__enter__()
+    assert owner_of(tmp_path) is not None
+    old = time.time() - DEAD - 1
+    os.utime(tmp_path / "lock", (old, old))
+    assert owner_of(tmp_path) is None
+    with Lock(tmp_path):
+        pass
+
+
+def test_a_requeued_job_takes_its_run_over_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere(tmp_path, job="42")
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    with Lock(tmp_path):
+        pass
+
+
+def test_a_pid_that_is_used_again_is_another_process(tmp_path: Path) -> None:
+    with Lock(tmp_path):
+        facts = json.loads((tmp_path / "lock").read_text())
+    (tmp_path / "lock").write_text(json.dumps(facts | {"started": "1"}))
+    assert owner_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', "[" * 100_000])
+def test_a_lock_file_that_says_nothing_counts_for_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "lock").write_text(content)
+    assert owner_of(tmp_path) is None
+    with Lock(tmp_path):
+        pass
+
+
+def test_a_place_that_cannot_be_locked_is_told(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(TrainingError, match="lock: Is a directory"):
+        Lock(tmp_path).__enter__()

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from small_recipe import prepared, recipe
 
-from cclm.stages.evaluate import Evaluation
+from cclm.evaluation.evaluate import Evaluation
 
 LANGUAGES = ("tur", "por", "aze", "glg")
 WORDS = ["the", "old", "house", "by", "sea", "was", "sold", "to", "a", "man", "from", "village", "yesterday"]

@@ -6,11 +6,11 @@ from typing import Any
 
 from corpora import HRLS, LRLS, write_tsv
 
-from cclm.config import check, override
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
-from cclm.recipe import Recipe
+from cclm.recipe.loading import check, override
+from cclm.recipe.schema import Recipe
 
 GRAPH = LanguageGraph(
     ["tur", "por"], ["aze", "glg"], {"aze": {"tur": 0.5, "por": 0.1}, "glg": {"tur": 0.1, "por": 0.6}}

@@ -64,10 +64,10 @@ def lines(first: str, count: int, *, seed: int) -> str:
 
 def make_run(folder: Path, run: Path) -> None:
     """One step of training makes the run directory; its weights then learn to end their sentences."""
-    from cclm.config import check
     from cclm.curriculum import LanguageGraph
     from cclm.data.prepare import Plan, prepare
-    from cclm.recipe import Recipe
+    from cclm.recipe.loading import check
+    from cclm.recipe.schema import Recipe
     from cclm.training import checkpoint as checkpoints
     from cclm.training.session import train
 
@@ -128,7 +128,7 @@ def let_end(state: dict[str, Tensor], length: int, slope: float = 3.0) -> None:
 
 def exported_folder(run: Path, quantization: str) -> Path:
     """The CTranslate2 model of the run, as the command exports it."""
-    from cclm.stages.exported import exported
+    from cclm.translation.load import exported
 
     return exported(run, quantization) / "model"
 

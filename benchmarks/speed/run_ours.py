@@ -12,11 +12,11 @@ from typing import Any
 from events import Events, counting
 from workload import PIVOT, SIZES, Size
 
-from cclm.config import check
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches, Direction
 from cclm.data.prepared import Prepared
-from cclm.recipe import Recipe
+from cclm.recipe.loading import check
+from cclm.recipe.schema import Recipe
 from cclm.training.adam import Adam
 from cclm.training.session import train
 

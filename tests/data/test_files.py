@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parallel_files import COMPRESSIONS, put
 
-from cclm.data import files
-from cclm.data.errors import DataError
-from cclm.data.files import open_text
+from cclm.data.readers import files
+from cclm.data.readers.files import open_text
+from cclm.errors import DataError
 
 
 def lines(path: Path) -> list[str]:

@@ -13,11 +13,11 @@ import pytest
 from corpora import HRLS, LRLS, data, plan, sentences, write_tsv
 
 from cclm.data.doctor import diagnose
-from cclm.data.errors import DataError
 from cclm.data.prepare import current, prepare
 from cclm.data.prepared import Prepared
-from cclm.data.settings import VocabularySection
 from cclm.data.vocabulary import UNK
+from cclm.errors import DataError
+from cclm.recipe.data import VocabularySection
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_an_unknown_language_or_split_is_refused(prepared: Prepared) -> None:
 MANY_FILES = """
 import resource, sys
 from pathlib import Path
-from cclm.data.errors import DataError
+from cclm.errors import DataError
 from cclm.data.prepared import Prepared
 resource.setrlimit(resource.RLIMIT_NOFILE, (20, int(sys.argv[2])))
 prepared = Prepared.open(Path(sys.argv[1]))

@@ -10,8 +10,8 @@ from corpora import sentences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cclm.data.errors import DataError
 from cclm.data.vocabulary import BOS, EOS, PAD, UNK, Segmenter, Vocabulary, train_model
+from cclm.errors import DataError
 
 TEXT = [pair[1] for pair in sentences("glg", 0, 500)] + [f"<2aze> é <2glg> {i}" for i in range(300)]
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from small_recipe import events, prepared, recipe
 
-from cclm.config import ConfigError
 from cclm.data.prepared import Prepared
+from cclm.errors import ConfigError, TrainingError
 from cclm.experiments.benchmark import benchmark, best_loss, bitext_recipe, fingerprint, folder_of
-from cclm.training.errors import TrainingError
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import pytest
 from scipy import optimize, stats
 from worked_example import BENCHMARK, LOSS, SIZES, curriculum
 
-from cclm.chance import key, shuffled, uniform
 from cclm.curriculum import draw_language
 from cclm.curriculum.samplers import worst_case
+from cclm.rng import key, shuffled, uniform
 
 
 def test_the_languages_drawn_follow_the_weights() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cclm.chance import key
 from cclm.phrasebook import Phrasebook
 from cclm.phrasebook.templates import Filling
+from cclm.rng import key
 
 Meaning = tuple[str, Filling]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cclm.chance import key
 from cclm.phrasebook import Corpus, Phrasebook, generate, summary, write
 from cclm.phrasebook.corpus import held_out_combinations, near_share
 from cclm.phrasebook.templates import combinations
+from cclm.rng import key
 
 SIZES = {"tur": (1500, 100, 200), "rus": (1500, 100, 200)}
 

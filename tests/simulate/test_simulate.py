@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from cclm.cli import cli
-from cclm.config import ConfigError
+from cclm.errors import ConfigError
 from cclm.simulate import BUILT_IN, compare_thresholds, load_scenario, simulate
 from cclm.simulate.curves import LearningCurves
 from cclm.simulate.display import SimulationView

@@ -11,11 +11,11 @@ from small_recipe import events, prepared, recipe
 
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
+from cclm.errors import Interrupted, TrainingError
+from cclm.evaluation.dev_bleu import DevBleu
+from cclm.evaluation.evaluate import run_translate
 from cclm.experiments.benchmark import bitext_recipe
 from cclm.model.transformer import Transformer
-from cclm.stages.bleu import DevBleu
-from cclm.stages.evaluate import run_translate
-from cclm.training.errors import Interrupted, TrainingError
 from cclm.training.session import shape_of, train
 
 GRAPH = LanguageGraph(

@@ -10,10 +10,10 @@ from small_recipe import BENCHMARK, GRAPH, events, prepared, recipe
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cclm.data.prepared import Prepared
+from cclm.errors import TrainingError
 from cclm.training import device as devices
 from cclm.training import trainer
 from cclm.training.device import device_of
-from cclm.training.errors import TrainingError
 from cclm.training.session import train
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cclm.training.errors import TrainingError
+from cclm.errors import TrainingError
 from cclm.training.lock import DEAD, Lock, owner_of
 
 HOLD = """

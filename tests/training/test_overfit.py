@@ -11,16 +11,16 @@ import torch
 from safetensors.torch import load_file
 from translation.reference_model import beam_search
 
-from cclm.config import check
-from cclm.data.builtin import phrasebook_pairs
 from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
+from cclm.data.readers.phrasebook import phrasebook_pairs
 from cclm.data.vocabulary import EOS
 from cclm.model import Places, Transformer
-from cclm.recipe import Recipe
-from cclm.stages.directory import best_of, recipe_of
-from cclm.stages.exported import exported, load
+from cclm.recipe.loading import check
+from cclm.recipe.schema import Recipe
+from cclm.training.directory import best_of, recipe_of
 from cclm.training.session import shape_of, train
+from cclm.translation.load import exported, load
 from cclm.translation.translate import Translator
 
 CONTENT: dict[str, Any] = {

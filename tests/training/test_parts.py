@@ -8,14 +8,13 @@ import torch
 from small_recipe import BENCHMARK, GRAPH, events, prepared, recipe
 from worked_example import LOSS
 
-from cclm.config import ConfigError
 from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
+from cclm.errors import ConfigError, TrainingError
 from cclm.paper import tables
 from cclm.training import checkpoint as checkpoints
-from cclm.training.errors import TrainingError
-from cclm.training.evaluate import DevLoss
-from cclm.training.run_directory import Log, differences
+from cclm.training.dev_loss import DevLoss
+from cclm.training.log import Log, differences
 from cclm.training.session import train
 from cclm.training.stopping import better, metric_over, validated
 from cclm.training.tasks import task_graph, tasks

@@ -19,10 +19,10 @@ import torch
 from corpora import write_tsv
 from small_recipe import events
 
+from cclm.errors import Interrupted, TrainingError
 from cclm.experiments.benchmark import fingerprint
-from cclm.recipe import Recipe, load_recipe
-from cclm.stages.train import prepared_data, run_train
-from cclm.training.errors import Interrupted, TrainingError
+from cclm.experiments.train import prepared_data, run_train
+from cclm.recipe.schema import Recipe, load_recipe
 from cclm.training.lock import owner_of
 from cclm.training.ranks import joined
 

@@ -10,11 +10,11 @@ import torch
 from forks import Forks
 from small_recipe import BENCHMARK, GRAPH, events, prepared, recipe
 
-from cclm.chance import key, uniform
 from cclm.data.batches import Batch, Batches
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import PAD
 from cclm.model.transformer import Transformer
+from cclm.rng import key, uniform
 from cclm.training.device import device_of
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards, cosine

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from cclm.chance import key, shuffled, uniform
 from cclm.curriculum.languages import check_complete, check_known
+from cclm.rng import key, shuffled, uniform
 
 if TYPE_CHECKING:
     from cclm.curriculum.curriculum import Curriculum

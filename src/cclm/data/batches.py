@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cclm.chance import key, shuffled, shuffled_many
 from cclm.data.pools import divide
 from cclm.data.prepared import Corpus
 from cclm.data.vocabulary import BOS, EOS, PAD
+from cclm.rng import key, shuffled, shuffled_many
 
 Ids = NDArray[np.int64]
 Numbers = NDArray[np.int32] | NDArray[np.int64]

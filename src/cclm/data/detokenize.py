@@ -8,7 +8,7 @@ Japanese lose all spaces beside their own characters, other scripts without spac
 
 import re
 
-from cclm.data.codes import canonical
+from cclm.recipe.language_codes import canonical
 
 _ENTITIES = {"&apos;": "'", "&quot;": '"', "&lt;": "<", "&gt;": ">", "&#91;": "[", "&#93;": "]", "&#124;": "|"}
 _ENTITIES["&amp;"] = "&"  # last: "&amp;quot;" stands for the text "&quot;"

@@ -7,13 +7,14 @@ from itertools import islice
 from typing import Any, Literal
 
 from cclm.data.cleaning import clean
-from cclm.data.errors import DataError
 from cclm.data.examine import COPY, DUPLICATE, EMPTY, LEAKED, Findings, Rules
 from cclm.data.identify import Identifier
-from cclm.data.scan import Progress, evaluation_digests, scan_language
-from cclm.data.settings import DataSection
+from cclm.data.scan import evaluation_digests, scan_language
 from cclm.data.texts import Texts
 from cclm.data.workers import Workers
+from cclm.errors import DataError
+from cclm.progress_bar import Progress
+from cclm.recipe.data import DataSection
 
 SAMPLE = 300
 """Lines of each split whose language is identified."""

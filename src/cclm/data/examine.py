@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from cclm.data.cleaning import clean
-from cclm.data.errors import DataError
 from cclm.data.identify import Identifier
-from cclm.data.settings import DataSection
 from cclm.data.texts import Pair, digest, folded
+from cclm.errors import DataError
+from cclm.recipe.data import DataSection
 
 EMPTY = "empty side"
 COPY = "copy of the source"

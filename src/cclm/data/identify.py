@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cclm.data.codes import canonical
-from cclm.data.errors import DataError
+from cclm.errors import DataError
+from cclm.recipe.language_codes import canonical
 
 
 class Identifier:

@@ -14,16 +14,17 @@ import sentencepiece
 
 from cclm import __version__
 from cclm.atomic import atomic_folder, refuse_foreign, restore
-from cclm.chance import key, uniform
 from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
-from cclm.data.errors import DataError
 from cclm.data.examine import Findings, Rules, examine
 from cclm.data.prepared import VERSION, Prepared, read_manifest, sha256
-from cclm.data.scan import CHUNK, Progress, Scanned, evaluation_digests, scan_language
-from cclm.data.settings import DataSection, VocabularySection
+from cclm.data.scan import CHUNK, Scanned, evaluation_digests, scan_language
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import Segmenter, Vocabulary, train_model
 from cclm.data.workers import Workers, chunked
+from cclm.errors import DataError
+from cclm.progress_bar import Progress
+from cclm.recipe.data import DataSection, VocabularySection
+from cclm.rng import key, uniform
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _made_from(plan: Plan, texts: Texts) -> dict[str, Any]:
 def _there(folder: Path, made_from: dict[str, Any]) -> Prepared | None:
     try:
         manifest = read_manifest(folder)
-        return Prepared.open(folder) if manifest and manifest["made_from"] == made_from else None
+        return Prepared.open(folder) if manifest and manifest.get("made_from") == made_from else None
     except DataError:
         return None  # damaged, or of another version: made anew
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cclm.data.errors import DataError
 from cclm.data.vocabulary import Segmenter, Vocabulary
+from cclm.errors import DataError
 
 VERSION = 1
 SPLITS = ("train", "dev", "test")
@@ -135,7 +135,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         version = manifest["version"]
-        complete = version != VERSION or {"fingerprint", "settings", "sizes", "made_from", "files"} <= manifest.keys()
+        complete = version != VERSION or {"fingerprint", "settings", "sizes", "files"} <= manifest.keys()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         complete = False
     if not complete:

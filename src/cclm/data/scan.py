@@ -1,7 +1,7 @@
 """The first reading of all text: findings by language and split, and what is shared between them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,12 +9,10 @@ import numpy as np
 from cclm.data.examine import DUPLICATE, Findings, Rules, examine
 from cclm.data.texts import Pair, Texts, digest, folded
 from cclm.data.workers import Workers, chunked
+from cclm.progress_bar import Progress
 
 CHUNK = 10_000
 """Pairs that a worker takes at a time."""
-
-Progress = Callable[[str, int], object]
-"""Told the stage, and how many pairs it has come further."""
 
 
 @dataclass(frozen=True)

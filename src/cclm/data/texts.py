@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cclm.data import readers
 from cclm.data.cleaning import clean
-from cclm.data.errors import DataError
-from cclm.data.settings import DataSection
+from cclm.data.readers import select as readers
+from cclm.errors import DataError
+from cclm.recipe.data import DataSection
 
 SPLITS = ("train", "dev", "test")
 Pair = tuple[int, str, str]
@@ -51,7 +51,7 @@ class Texts:
     def inputs(self) -> dict[str, list[Path]]:
         """Every file that is read, in order, by what it is read for; the phrasebook's are its languages' files."""
         if self.settings.format == "phrasebook":
-            from cclm.data.builtin import phrasebook_files
+            from cclm.data.readers.phrasebook import phrasebook_files
 
             return {"phrasebook": phrasebook_files()}
         return {
@@ -91,7 +91,7 @@ class Texts:
 
     def _read_files(self, language: str, split: str, drops: Counter[str]) -> Iterator[Pair]:
         if self.settings.format == "phrasebook":
-            from cclm.data.builtin import phrasebook_pairs
+            from cclm.data.readers.phrasebook import phrasebook_pairs
 
             return phrasebook_pairs(self.settings.seed, language, split)
         return readers.read(self._source, language, split, drops)

@@ -12,7 +12,7 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
-from cclm.data.errors import DataError
+from cclm.errors import DataError
 
 VERSION = 1
 PAD, BOS, EOS, UNK = 0, 1, 2, 3

@@ -13,19 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from cclm.atomic import atomic_text, write_if_changed
-from cclm.config import ConfigError
 from cclm.data.prepared import Prepared
 from cclm.data.workers import available_cores
-from cclm.experiments.trainings import Training, side_by_side
-from cclm.recipe import Recipe
-from cclm.training.errors import TrainingError
+from cclm.errors import ConfigError, TrainingError
+from cclm.experiments.processes import Training, side_by_side
+from cclm.recipe.schema import Recipe
+from cclm.training.directory import RECIPE
 from cclm.training.lock import Lock, owner_of
-from cclm.training.made_from import changes, made_from
+from cclm.training.provenance import changes, made_from
 from cclm.training.tasks import tasks
 
 VERSION = 1
-RECIPE = "recipe.json"
-"""In the folder of the bitext models: it is not a run itself and has no config.yaml."""
 
 
 def bitext_recipe(recipe: Recipe) -> Recipe:

@@ -11,9 +11,9 @@ from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import kept
-from cclm.experiments.trainings import Training, side_by_side
+from cclm.experiments.processes import Training, side_by_side
 from cclm.experiments.trials import events
-from cclm.recipe import Recipe
+from cclm.recipe.schema import Recipe
 from cclm.training.manifest import origin_of
 
 Aggregate = Literal["max", "avg"]

@@ -9,10 +9,10 @@ from typing import Any
 from cclm.atomic import write_if_changed
 from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import bitext_folder, bitext_trainings
-from cclm.experiments.trainings import Training
-from cclm.recipe import Recipe
-from cclm.study import BITEXT, Study, Try, steps_to_come
-from cclm.training.made_from import newest_checkpoint, progress_of
+from cclm.experiments.processes import Training
+from cclm.recipe.schema import Recipe
+from cclm.recipe.study import BITEXT, Study, Try, steps_to_come
+from cclm.training.provenance import newest_checkpoint, progress_of
 
 SHARES = (50, 75, 100)
 """Percent of the budget at which the dev loss is reported: short runs favour other methods than long ones."""

@@ -1,7 +1,7 @@
 """The model that is trained: a Transformer, its loss and its learning rate. torch, and nothing else of ours."""
 
 from cclm.model.loss import Losses, bits, losses
-from cclm.model.places import PAD, Places
+from cclm.model.packing import PAD, Places
 from cclm.model.schedule import learning_rate
 from cclm.model.transformer import Shape, Transformer
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cclm.model.draws import linear
 from cclm.model.dropout import dropout as drop
-from cclm.model.places import Places
+from cclm.model.packing import Places
 
 
 class Attention(nn.Module):

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from cclm.model.places import PAD
+from cclm.model.packing import PAD
 
 AT_A_TIME = 1 << 18
 """Numbers of a gradient that are made at once: few enough for a cache."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from cclm.model.attention import Attention
 from cclm.model.draws import embedding, linear
 from cclm.model.dropout import dropout
-from cclm.model.places import PAD, Places
+from cclm.model.packing import PAD, Places
 from cclm.model.positions import Positions
 
 

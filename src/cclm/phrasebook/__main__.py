@@ -2,10 +2,10 @@
 
 import sys
 
-from cclm.chance import key, uniform
 from cclm.phrasebook.book import Phrasebook
 from cclm.phrasebook.corpus import generate
 from cclm.phrasebook.language import PIVOT
+from cclm.rng import key, uniform
 
 USAGE = "usage: python -m cclm.phrasebook check LANG | show LANG [NUMBER [SEED]] | templates LANG | samples"
 

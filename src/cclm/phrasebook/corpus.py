@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from cclm.chance import key, shuffled_many, uniform
 from cclm.phrasebook.book import Phrasebook
 from cclm.phrasebook.draws import pick, zipf
 from cclm.phrasebook.language import PIVOT
 from cclm.phrasebook.templates import EVEN, TEMPLATE_SHIFT, Filling, combinations
+from cclm.rng import key, shuffled_many, uniform
 
 SPLITS = ("train", "dev", "test")
 HELD_OUT_SHARE = 0.15

@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from cclm.chance import uniform
 from cclm.phrasebook.draws import pick, zipf
 from cclm.phrasebook.language import Language, Line, Word
+from cclm.rng import uniform
 
 SLOT = re.compile(r"(\w+)(\??):([\w+,-]+)((?:[@~!]\w+)*)$")
 WORD_SHIFT = 2  # the commonest word is 25 times as frequent as the 13th

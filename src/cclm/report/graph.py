@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from cclm.curriculum import LanguageGraph
 from cclm.curriculum.languages import check_known, is_number
-from cclm.report.places import Point, nearness, places
+from cclm.report.layout import Point, nearness, places
 from cclm.report.scene import ARROW, Scene
 from cclm.report.svg import MONO, SANS, element, number, plain, shortened
 

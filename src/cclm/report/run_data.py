@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cclm.report.places import drawn, in_order, nearness
+from cclm.report.layout import drawn, in_order, nearness
 from cclm.report.run_files import RunFiles
 from cclm.report.settings import method, read_settings, setting
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cclm.curriculum import LanguageGraph
-from cclm.report.places import ALL_EDGES, Places, Point, nearness
+from cclm.report.layout import ALL_EDGES, Places, Point, nearness
 from cclm.report.svg import text_width
 
 # Each at least 4.5:1 under white letters and on white, 3:1 on the dark ground.

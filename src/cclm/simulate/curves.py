@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from cclm.chance import key, uniform
+from cclm.rng import key, uniform
 from cclm.simulate.scenario import Scenario
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cclm.config import ConfigError
 from cclm.curriculum import Curriculum
+from cclm.errors import ConfigError
 from cclm.simulate.curves import LearningCurves
 from cclm.simulate.scenario import Scenario
 

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from cclm.chance import key, uniform
-from cclm.config import ConfigError, Section, check, override, read_yaml
 from cclm.curriculum import Curriculum, LanguageGraph
-from cclm.methods import CurriculumSection
+from cclm.errors import ConfigError
 from cclm.paper import Direction, language_set
+from cclm.recipe.loading import Section, check, override, read_yaml
+from cclm.recipe.methods import CurriculumSection
+from cclm.rng import key, uniform
 
 BUILT_IN = {
     "related": "the paper's related set, many-to-one",

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cclm.atomic import atomic_folder, atomic_text, holds_only, restore_all
-from cclm.training.errors import TrainingError
+from cclm.errors import TrainingError
 from cclm.training.faults import fault
 from cclm.training.manifest import damage, name_of, sync, write_json, write_manifest
 

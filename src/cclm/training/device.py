@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cclm.training.errors import TrainingError
+from cclm.errors import TrainingError
 from cclm.training.ranks import local_rank
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}

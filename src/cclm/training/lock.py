@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from cclm.training.errors import TrainingError
+from cclm.errors import TrainingError
 
 BEAT, DEAD = 30, 120
 """Seconds between two signs of life of an owner, and after which one without a sign counts as dead."""

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from cclm.training.errors import Interrupted, TrainingError
+from cclm.errors import Interrupted, TrainingError
 
 ANSWER = 50.0
 """Seconds in which a rank must answer, or it is given up; CCLM_RANKS_TIMEOUT in the environment changes it."""

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from cclm.chance import key, uniform
 from cclm.data.batches import Batch, Batches
 from cclm.model.loss import losses
 from cclm.model.transformer import Transformer
+from cclm.rng import key, uniform
+from cclm.training.dev_loss import tensors
 from cclm.training.device import Device
-from cclm.training.evaluate import tensors
 from cclm.training.faults import fault
 from cclm.training.ranks import Ranks
 

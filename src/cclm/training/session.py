@@ -17,27 +17,27 @@ from cclm.atomic import atomic_text
 from cclm.curriculum import Curriculum, LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
+from cclm.errors import Interrupted, TrainingError
 from cclm.memory import keep_freed_memory
-from cclm.methods import ActorSection
 from cclm.model.transformer import Shape, Transformer
-from cclm.recipe import Recipe
+from cclm.recipe.methods import ActorSection
+from cclm.recipe.schema import Recipe
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
+from cclm.training.console import Telling
+from cclm.training.dev_loss import Bleu, Evaluator
 from cclm.training.device import Device, device_of
-from cclm.training.errors import Interrupted, TrainingError
-from cclm.training.evaluate import Bleu, Evaluator
 from cclm.training.faults import fault
-from cclm.training.followers import Followers
+from cclm.training.forking import Followers
 from cclm.training.lock import Lock
-from cclm.training.made_from import FREE, made_from, refuse_changes, write_config
+from cclm.training.log import Log, differences
 from cclm.training.manifest import name_of
 from cclm.training.progress import Progress
+from cclm.training.provenance import FREE, made_from, refuse_changes, write_config
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards
-from cclm.training.run_directory import Log, differences
 from cclm.training.tasks import Task, task_graph, tasks
-from cclm.training.telling import Telling
-from cclm.training.tracking import TensorBoard
+from cclm.training.tensorboard import TensorBoard
 from cclm.training.trainer import Parts, Trainer
 
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from cclm.training.evaluate import DevLoss
+from cclm.training.dev_loss import DevLoss
 
 
 def metric_over(metric: str, found: dict[str, DevLoss], dev_sizes: dict[str, int]) -> float:

@@ -8,26 +8,26 @@ from typing import Any
 
 import torch
 
-from cclm.chance import key
 from cclm.curriculum import Curriculum, draw_language
 from cclm.data.batches import Batch, Batches
+from cclm.errors import TrainingError
 from cclm.model.loss import losses
 from cclm.model.schedule import learning_rate
 from cclm.model.transformer import Transformer
-from cclm.recipe import Recipe
+from cclm.recipe.schema import Recipe
+from cclm.rng import key
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
+from cclm.training.console import Telling
+from cclm.training.dev_loss import DevLoss, Evaluator, tensors
 from cclm.training.device import GROWTH, Device
-from cclm.training.errors import TrainingError
-from cclm.training.evaluate import DevLoss, Evaluator, tensors
 from cclm.training.faults import fault
-from cclm.training.followers import Followers
+from cclm.training.forking import Followers
+from cclm.training.log import Log
 from cclm.training.progress import ALL_STEPS, Progress
 from cclm.training.ranks import Ranks
 from cclm.training.rewards import Rewards
-from cclm.training.run_directory import Log
 from cclm.training.stopping import better, metric_over, validated
-from cclm.training.telling import Telling
 
 SHOW_EVERY = 50
 """Steps between two train events."""

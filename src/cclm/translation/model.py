@@ -13,12 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cclm.config import ConfigError
 from cclm.data.cleaning import clean
-from cclm.data.codes import canonical
-from cclm.data.errors import DataError
 from cclm.data.vocabulary import Segmenter
 from cclm.data.workers import available_cores, chunked
+from cclm.errors import ConfigError, DataError
+from cclm.recipe.language_codes import canonical
 from cclm.translation.translate import POSITIONS, Translator
 
 VERSION = 1

@@ -1,0 +1,89 @@
+"""`cclm doctor`: the state of the text, as a table and a list of what to mend."""
+
+import json
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cclm.data.doctor import Diagnosis, Row, diagnose
+from cclm.progress_bar import shown
+from cclm.recipe.schema import Recipe
+
+
+def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
+    """Prints the diagnosis; gives whether there is no error."""
+    with shown() as progress:
+        diagnosis = diagnose(recipe.data, probe=recipe.curriculum.dev_sample, workers=workers, progress=progress)
+    if as_json:
+        print(json.dumps(diagnosis.as_json(), ensure_ascii=False, allow_nan=False))
+    else:
+        console = Console()
+        console.print(view(diagnosis))
+        console.print(problems(diagnosis), soft_wrap=True)  # paths stay whole, to be copied
+    return diagnosis.healthy
+
+
+def view(diagnosis: Diagnosis) -> RenderableType:
+    """The counts for people."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for head in ("", "split", "pairs", "drop", "words", "ratio", "dup", "copy", "leak", "unk", "language"):
+        table.add_column(head, justify="left" if head in ("", "split", "language") else "right", no_wrap=True)
+    for row in diagnosis.rows:
+        table.add_row(*_cells(row))
+    drops = [
+        f"  {row.language} {row.split}: {count:,} {reason}"
+        for row in diagnosis.rows
+        for reason, count in sorted(row.dropped.items())
+    ]
+    cleaned = [
+        f"  {row.language} {row.split}: {count:,} {note}"
+        for row in diagnosis.rows
+        for note, count in sorted(row.noted.items())
+        if note not in _OWN_COLUMN
+    ]
+    lists = (*_listed("dropped", drops), *_listed("noted", cleaned))
+    return Group(table, Text(LEGEND, style="dim"), *lists)
+
+
+LEGEND = """drop: left out  ratio: words for each of the pivot's  dup: pairs seen before
+copy: both sides equal  leak: pivot side stands in a dev or test set
+unk: characters that training does not have  language: as identified
+"""
+_OWN_COLUMN = ("duplicate", "copy of the source", "stands in a dev or test set")
+
+
+def _cells(row: Row) -> list[str]:
+    shares = row.languages.get("other", {})
+    language = ", ".join(f"{lang} {share:.0%}" for lang, share in list(shares.items())[:1])
+    return [
+        row.language if row.split == "train" else "",
+        row.split,
+        f"{row.pairs:,}",
+        f"{sum(row.dropped.values()):,}",
+        f"{row.words.get('other', 0):,}",
+        f"{row.ratio:.2f}",
+        *(f"{row.noted.get(name, 0):,}" for name in _OWN_COLUMN),
+        f"{row.unknown_characters:.2%}",
+        language or "-",
+    ]
+
+
+def _listed(title: str, lines: list[str]) -> list[RenderableType]:
+    return [Text(title, style="bold"), Text("\n".join(lines) + "\n")] if lines else []
+
+
+def problems(diagnosis: Diagnosis) -> Text:
+    """What to mend, a line each, and how many."""
+    text = Text()
+    for problem in diagnosis.problems:
+        text.append(problem.level, style="bold red" if problem.level == "error" else "yellow")
+        text.append(f": {problem.message}\n")
+    errors = sum(problem.level == "error" for problem in diagnosis.problems)
+    warnings = len(diagnosis.problems) - errors
+    text.append(f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}", style="bold")
+    return text
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'s' if number != 1 else ''}"

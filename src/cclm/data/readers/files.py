@@ -1,0 +1,166 @@
+"""Lines of text from plain, gzip and zstd files, told apart by their first bytes and never by their names."""
+
+import gzip
+import importlib
+import zlib
+from collections import Counter
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast
+
+from cclm.errors import DataError
+
+MAX_LINE = 10_000_000
+BLOCK = 1 << 18
+# A zstd block of a few bytes may stand for 128 KiB: small sips keep what one of them unfolds to under 20 MB.
+_ZSTD_SIP = 512
+
+OnBadUtf8 = Literal["error", "drop"]
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_UNREADABLE = {b"BZh91AY&SY": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
+_BOM = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def open_text(
+    path: Path, on_bad_utf8: OnBadUtf8 = "error", drops: Counter[str] | None = None
+) -> Iterator[tuple[int, str]]:
+    """(line number from 1, line) for every line; only a line feed ends a line, and a carriage return before it goes.
+
+    With "drop", lines that are not UTF-8 are left out and counted as `drops["invalid UTF-8"]`.
+    """
+    for number, line in numbered(path, on_bad_utf8):
+        if line is not None:
+            yield number, line
+        elif drops is not None:
+            drops["invalid UTF-8"] += 1
+
+
+def numbered(path: Path, on_bad_utf8: OnBadUtf8 = "error") -> Iterator[tuple[int, str | None]]:
+    """As `open_text`, but with "drop" a line that is not UTF-8 is None, so that line numbers stay aligned."""
+    number = 0
+    for offset, block in _whole_lines(path):
+        try:
+            lines: list[str] | list[str | None] = _split(block.decode())
+        except UnicodeDecodeError:
+            lines = _one_by_one(block, path, number, offset, on_bad_utf8)
+        for line in lines:
+            number += 1
+            yield number, line
+
+
+def _split(text: str) -> list[str]:
+    lines = text.removesuffix("\n").split("\n")
+    if "\r" in text:
+        return [line.removesuffix("\r") for line in lines]
+    return lines
+
+
+def _one_by_one(block: bytes, path: Path, number: int, offset: int, on_bad_utf8: OnBadUtf8) -> list[str | None]:
+    lines: list[str | None] = []
+    for line in block.removesuffix(b"\n").split(b"\n"):
+        try:
+            lines.append(line.removesuffix(b"\r").decode())
+        except UnicodeDecodeError as error:
+            if on_bad_utf8 == "error":
+                raise DataError(
+                    f"{path}, line {number + len(lines) + 1}: not UTF-8: byte 0x{line[error.start]:02x} "
+                    f"at offset {error.start} of the line, {offset + error.start} of the text; "
+                    "convert the file with iconv, or set on_bad_utf8 to drop"
+                ) from None
+            lines.append(None)
+        offset += len(line) + 1
+    return lines
+
+
+def _whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Blocks that end where a line does, each with its offset in the decompressed file."""
+    offset, number, rest = 0, 1, b""
+    for position, block in enumerate(blocks(path)):
+        if position == 0:
+            _refuse_utf16(path, block)
+            offset = len(_BOM) if block.startswith(_BOM) else 0
+            block = block[offset:]
+        end = block.rfind(b"\n") + 1
+        first = block.find(b"\n") if end else len(block)
+        if len(rest) + first > MAX_LINE:
+            raise DataError(f"{path}, line {number}: longer than {MAX_LINE:,} bytes; is this text, a sentence a line?")
+        if not end:
+            rest += block
+            continue
+        whole, rest = rest + block[:end], block[end:]
+        yield offset, whole
+        offset += len(whole)
+        number += whole.count(b"\n")
+    if rest:
+        yield offset, rest
+
+
+def _refuse_utf16(path: Path, start: bytes) -> None:
+    if start.startswith(_UTF16):
+        mark = start[:2].hex(" ")
+        raise DataError(f"{path}: UTF-16 (it starts with {mark}), not UTF-8; convert it: iconv -f UTF-16 -t UTF-8")
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """The decompressed bytes, block by block; a broken or cut off archive is an error that names the file."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+            file.seek(0)
+            yield from _decompressed(path, file, start)
+    except OSError as error:
+        if isinstance(error, gzip.BadGzipFile):
+            raise DataError(f"{path}: broken gzip, or something else after it: {error}") from None
+        raise DataError(f"{path}: {error.strerror or error}") from None
+    except EOFError:
+        raise DataError(f"{path}: the gzip file is cut off; fetch or write it again") from None
+    except zlib.error as error:
+        raise DataError(f"{path}: broken gzip: {error}") from None
+
+
+def _decompressed(path: Path, file: BinaryIO, start: bytes) -> Iterator[bytes]:
+    for magic, name in _UNREADABLE.items():
+        if start.startswith(magic):
+            raise DataError(f"{path}: {name}-compressed; plain text, gzip and zstd can be read")
+    if start.startswith(_ZSTD):
+        return _gathered(_zstd(path, file))
+    if start.startswith(_GZIP):
+        file = cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    return iter(lambda: file.read(BLOCK), b"")
+
+
+def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces of one size, the last one shorter."""
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= BLOCK:
+            joined = b"".join(waiting)
+            whole = size - size % BLOCK
+            yield from (joined[start : start + BLOCK] for start in range(0, whole, BLOCK))
+            waiting, size = [joined[whole:]], size - whole
+    if size:
+        yield b"".join(waiting)
+
+
+def _zstd(path: Path, file: BinaryIO) -> Generator[bytes, None, None]:
+    try:
+        zstandard: Any = importlib.import_module("zstandard")
+    except ImportError:
+        raise DataError(f"{path}: zstd-compressed, which needs zstandard: pip install 'ccl-m[zstd]'") from None
+    # Not zstandard's own stream: it takes a file that is cut off for one that has ended.
+    decompressor, frame, given = zstandard.ZstdDecompressor(), None, b""
+    while given := given or file.read(_ZSTD_SIP):
+        frame = frame or decompressor.decompressobj()
+        try:
+            yield frame.decompress(given)
+        except zstandard.ZstdError as error:
+            raise DataError(f"{path}: broken zstd, or something else after it: {error}") from None
+        given = frame.unused_data if frame.eof else b""
+        frame = None if frame.eof else frame
+    if frame is not None:
+        raise DataError(f"{path}: the zstd file is cut off; fetch or write it again")

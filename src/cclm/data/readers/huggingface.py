@@ -1,0 +1,139 @@
+"""Rows of Hugging Face data sets, from local files or the hub: {"translation": {code: text}} or a column a language."""
+
+import importlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cclm.data.readers.files import open_text
+from cclm.data.readers.source import Source
+from cclm.errors import DataError
+from cclm.recipe.language_codes import expressions, pick
+
+_KINDS = ("json", "parquet", "csv")
+_CONFIGS = ("{lang}-{pivot}", "{pivot}-{lang}", "{lang}_{pivot}", "{pivot}_{lang}", "{lang}")
+_HUB_NAME = re.compile(r"\w[\w.-]{0,95}(?:/\w[\w.-]{0,95})?(?::[^/]{1,96})?")
+_SPLITS = {"train": "train", "validation": "dev", "valid": "dev", "dev": "dev", "test": "test"}
+
+
+def on_the_hub(path: str) -> bool:
+    """Whether the path is a name on the hub, "Helsinki-NLP/opus-100" or "name:{lang}-{pivot}", and no local file."""
+    return bool(_HUB_NAME.fullmatch(path)) and not Path(path).exists()
+
+
+def hub_splits(source: Source, lang: str) -> dict[str, str]:
+    """Our names of the splits on the hub, and the hub's."""
+    name, config = _hub_set(source, lang)
+    there = _asked(source.path, _datasets().get_dataset_split_names, name, config)
+    return {_SPLITS[split]: split for split in there if split in _SPLITS}
+
+
+def read_hub(source: Source, lang: str, split: str, drops: Counter[str]) -> Iterator[tuple[int, str, str]]:
+    """(row number, pivot text, other text) of a data set on the hub, streamed."""
+    name, config = _hub_set(source, lang)
+    theirs = hub_splits(source, lang)
+    if split not in theirs:
+        raise DataError(f"data.path {source.path}: no {split} split; there are {', '.join(theirs.values()) or 'none'}")
+    rows = _asked(source.path, _datasets().load_dataset, name, config, split=theirs[split], streaming=True)
+    return _pairs(_counted(rows, source.path), source, lang, source.path, drops)
+
+
+def read_local(path: Path, source: Source, lang: str, drops: Counter[str]) -> Iterator[tuple[int, str, str]]:
+    """(row number, pivot text, other text) of a JSON, JSON lines, Parquet or CSV file.
+
+    JSON lines are read here: `datasets` stops at a lone surrogate, which `clean` can take out.
+    """
+    extension = path.name.removesuffix(".gz").removesuffix(".zst").rpartition(".")[2]
+    if extension == "jsonl":
+        return _pairs(_json_lines(path, source, drops), source, lang, str(path), drops)
+    if extension not in _KINDS:
+        raise DataError(f"{path}: huggingface reads .json, .jsonl, .parquet and .csv; got .{extension}")
+    load, files = _datasets().load_dataset, {"train": [str(path)]}
+    rows = _asked(str(path), load, extension, data_files=files, split="train", streaming=True)
+    return _pairs(_counted(rows, str(path)), source, lang, str(path), drops)
+
+
+def _json_lines(path: Path, source: Source, drops: Counter[str]) -> Iterator[tuple[int, Any]]:
+    for number, line in open_text(path, source.on_bad_utf8, drops):
+        try:
+            yield number, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason = str(getattr(error, "msg", error)).lower()
+            raise DataError(f"{path}, row {number}: not JSON: {reason}; it starts {line[:40]!r}") from None
+
+
+def _counted(rows: Any, place: str) -> Iterator[tuple[int, Any]]:
+    iterator, number, end = iter(rows), 0, object()
+    while (row := _asked(f"{place}, after row {number}", next, iterator, end)) is not end:
+        number += 1
+        yield number, row
+
+
+def _datasets() -> Any:
+    try:
+        return importlib.import_module("datasets")
+    except ImportError:
+        raise DataError("data.format huggingface needs datasets: pip install 'ccl-m[hf]'") from None
+
+
+def _asked(place: str, question: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """The answer of the package; whatever goes wrong in it becomes an error that names the place."""
+    try:
+        return question(*arguments, **options)
+    except Exception as error:  # it raises what its many readers and its network raise
+        reason = (str(error.__cause__ or error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{place}: datasets cannot read it: {reason}") from None
+
+
+def _hub_set(source: Source, lang: str) -> tuple[str, str]:
+    """The name and the configuration that holds the pair."""
+    name, _, wanted = source.path.partition(":")
+    there: list[str] = _asked(source.path, _datasets().get_dataset_config_names, name)
+    if not wanted and len(there) == 1:
+        return name, there[0]
+    for pattern in (wanted,) if wanted else _CONFIGS:
+        for language in expressions(lang):
+            values = {"lang": language, "pivot": expressions(source.pivot)[-1]}
+            pieces = re.split(r"\{(lang|pivot)\}", pattern)
+            fits = "".join(values[piece] if i % 2 else re.escape(piece) for i, piece in enumerate(pieces))
+            fitting = [config for config in there if re.fullmatch(fits, config)]
+            if len(fitting) == 1:
+                return name, fitting[0]
+    some = ", ".join(there[:12]) + (f" and {len(there) - 12} more" if len(there) > 12 else "")
+    raise DataError(f"data.path {source.path}: no one configuration for {lang} and {source.pivot}; there are {some}")
+
+
+def _pairs(
+    rows: Iterator[tuple[int, Any]], source: Source, lang: str, place: str, drops: Counter[str]
+) -> Iterator[tuple[int, str, str]]:
+    names = ("", "")
+    for number, row in rows:
+        cells = _cells(row, place, number)
+        if names[0] not in cells or names[1] not in cells:
+            names = _column(cells, source.pivot, place), _column(cells, lang, place)
+        one, two = cells[names[0]], cells[names[1]]
+        if one is None or two is None:
+            drops["absent cell"] += 1
+        elif isinstance(one, str) and isinstance(two, str):
+            yield number, one, two
+        else:
+            odd = two if isinstance(one, str) else one
+            raise DataError(f"{place}, row {number}: expected text, got {type(odd).__name__} {str(odd)[:40]!r}")
+
+
+def _cells(row: Any, place: str, number: int) -> Mapping[str, Any]:
+    cells = row.get("translation", row) if isinstance(row, Mapping) else row
+    if not isinstance(cells, Mapping):
+        kind = type(cells).__name__
+        raise DataError(f"{place}, row {number}: expected {{code: text}}, at the top or as translation; got {kind}")
+    return cells
+
+
+def _column(cells: Mapping[str, Any], code: str, place: str) -> str:
+    column = pick(cells, code, place)
+    if column is None:
+        raise DataError(f"{place}: no column for {code}; there are {', '.join(cells)}")
+    return column

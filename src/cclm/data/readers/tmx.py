@@ -1,0 +1,114 @@
+"""Translation memories (TMX), read as a stream. Document types and entities are refused before they can do anything."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from xml.parsers import expat
+
+from cclm.data.readers.files import MAX_LINE, blocks
+from cclm.errors import DataError
+from cclm.recipe.language_codes import canonical
+
+_BREAK = re.compile(r"\s*[\t\r\n]\s*")
+_CODES = {"bpt", "ept", "ph", "it", "ut"}  # inside: markup of the original document, not text; <hi> has text
+_SIP = 1 << 16
+
+
+def read_tmx(path: Path, pivot: str, lang: str, drops: Counter[str]) -> Iterator[tuple[int, str, str]]:
+    """(number of the unit, pivot text, other text); a unit without one of the two is counted and left out."""
+    units = _Units(path)
+    for number, texts in enumerate(_stream(path, units), start=1):
+        one, two = _choose(texts, pivot), _choose(texts, lang)
+        if one is None or two is None:
+            drops["missing translation"] += 1
+        else:
+            yield number, one, two
+
+
+def _choose(texts: list[tuple[str, str]], code: str) -> str | None:
+    """The text in the language: exactly as spelled if there is one (pt-BR beside pt-PT), else the first that fits."""
+    fitting = [(name, text) for name, text in texts if canonical(name) == canonical(code)]
+    exact = [text for name, text in fitting if name.lower() == code.lower().replace("_", "-")]
+    return next(iter(exact or [text for _, text in fitting]), None)
+
+
+def _stream(path: Path, units: "_Units") -> Iterator[list[tuple[str, str]]]:
+    parser, fed = units.parser, 0
+    try:
+        for block in blocks(path):
+            for start in range(0, len(block), _SIP):
+                sip = block[start : start + _SIP]
+                parser.Parse(sip, False)
+                fed += len(sip)
+                units.check_size(fed)
+                yield from units.taken()
+        parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        raise DataError(f"{path}, line {error.lineno}: not well-formed XML: {reason}") from None
+    yield from units.taken()
+
+
+class _Units:
+    """What expat calls while it reads: gathers (language, text) of each finished unit."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._text
+        self.parser.StartDoctypeDeclHandler = self._refuse
+        self.parser.EntityDeclHandler = self._refuse
+        self._done: list[list[tuple[str, str]]] = []
+        self._unit: list[tuple[str, str]] = []
+        self._language = ""
+        self._pieces: list[str] | None = None  # None outside <seg>
+        self._codes = self._size = 0
+        self._root_seen = False
+
+    def taken(self) -> list[list[tuple[str, str]]]:
+        """The units finished since the last call."""
+        done, self._done = self._done, []
+        return done
+
+    def check_size(self, fed: int) -> None:
+        """Refuses a tag or a text without end; expat would hold it in memory and read it again with every block."""
+        if self._size > MAX_LINE or fed - self.parser.CurrentByteIndex > MAX_LINE:
+            raise DataError(f"{self._here()}: a text or tag longer than {MAX_LINE:,} bytes; is this a TMX file?")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if not self._root_seen and name != "tmx":
+            raise DataError(f"{self._here()}: <{name}> where a TMX file has <tmx>")
+        self._root_seen = True
+        if self._pieces is not None:
+            self._codes += name in _CODES
+        elif name == "tu":
+            self._unit = []
+        elif name == "tuv":
+            self._language = attributes.get("xml:lang", attributes.get("lang", ""))
+        elif name == "seg":
+            self._pieces, self._codes, self._size = [], 0, 0
+
+    def _end(self, name: str) -> None:
+        if self._pieces is not None and name == "seg":
+            self._unit.append((self._language, _BREAK.sub(" ", "".join(self._pieces))))
+            self._pieces, self._size = None, 0
+        elif self._pieces is not None:
+            self._codes -= name in _CODES
+        elif name == "tu":
+            self._done.append(self._unit)
+            self._unit = []
+
+    def _text(self, text: str) -> None:
+        if self._pieces is not None and not self._codes:
+            self._pieces.append(text)
+            self._size += len(text)
+
+    def _refuse(self, name: str, *_: object) -> None:
+        raise DataError(f"{self._here()}: a document type or entity declaration ({name}) is refused; take it out")
+
+    def _here(self) -> str:
+        return f"{self.path}, line {self.parser.CurrentLineNumber}"

@@ -1,0 +1,30 @@
+"""What can go wrong that a user can mend. Every message names the place, the value and the way out.
+
+ValueError
+  ConfigError        settings that cannot be: the recipe, a study, an option; exit code 2
+  DataError          text or files that cannot be used as they are; exit code 1
+RuntimeError
+  TrainingError      a training that cannot start or continue; exit code 1
+Exception
+  Interrupted        a signal ended a training, which has saved its state; exit code 128 + signal
+"""
+
+
+class ConfigError(ValueError):
+    """Settings that cannot be; the message is complete and for people."""
+
+
+class DataError(ValueError):
+    """Text or files that cannot be used as they are; the message is complete and for people."""
+
+
+class TrainingError(RuntimeError):
+    """A training that cannot start or continue; the message names the place, the value and the way out."""
+
+
+class Interrupted(Exception):
+    """A signal has arrived; the training has saved its state and ends."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"signal {number}")
+        self.number = number

@@ -1,0 +1,160 @@
+"""`cclm demo`: all of it on the built-in corpus, in minutes: two ways to draw languages, and bilingual models."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cclm.atomic import write_if_changed
+from cclm.data.workers import available_cores
+from cclm.errors import TrainingError
+from cclm.evaluation.evaluate import Evaluation
+from cclm.evaluation.scores import read_lines
+from cclm.experiments.benchmark import benchmark, bitext_folder, bitext_recipe
+from cclm.experiments.graph import language_graph
+from cclm.experiments.prepare import prepared_data
+from cclm.experiments.processes import Training, side_by_side
+from cclm.experiments.train import run_folder
+from cclm.experiments.watch import Watch
+from cclm.recipe.schema import Recipe, load_recipe
+from cclm.report.matrix import similarity_table
+from cclm.report.pages import run_report
+
+METHODS = {
+    "ccl-m-avg": ("name=ccl-m-avg",),
+    "proportional": (
+        "name=proportional",
+        "curriculum.gate={name: all}",
+        "curriculum.sampler={name: temperature, tau: 1}",
+    ),
+}
+"""What is compared with the bitext models, as changes to the recipe."""
+READ = 3
+"""Translations of each language to read."""
+
+
+def run(overrides: Iterable[str] = ()) -> Path:
+    """From nothing to the table, the translations and the page, which it gives. What is done is not done again."""
+    recipes = {name: load_recipe("phrasebook", (*changes, *overrides)) for name, changes in METHODS.items()}
+    recipe = recipes["ccl-m-avg"]
+    stages = _Stages(5)
+    stages.begin("text", "sentences in nine languages, from a grammar in the package")
+    prepared = prepared_data(recipe)
+    stages.begin("graph", "how similar each LRL is to each HRL, by the subwords they share")
+    graph = language_graph(recipe, prepared)
+    write_if_changed(recipe.graph_file, graph.to_json())
+    stages.show(similarity_table(graph))
+    stages.begin("benchmark", "a bilingual model a language, to measure competence against")
+    with Watch(bitext_recipe(recipe).training.max_steps) as watch:
+        benchmark(recipe, prepared, saw=watch.saw, say=watch.say)
+    stages.begin("train", "CCL-M avg and proportional sampling, all else equal, side by side")
+    _train(recipes)
+    stages.begin("test", "translating and scoring the test sets of all three")
+    runs = {name: run_folder(each) for name, each in recipes.items()}
+    folders = {"bitext": bitext_folder(recipe), "proportional": runs["proportional"], "CCL-M avg": runs["ccl-m-avg"]}
+    evaluations = {name: Evaluation(folder) for name, folder in folders.items()}
+    scores = {name: evaluation.scored() or evaluation.score() for name, evaluation in evaluations.items()}
+    page = run_report(runs["ccl-m-avg"])
+    stages.end()
+    sizes = {lang: counts["train"] for lang, counts in prepared.sizes.items()}
+    stages.show(_table(sizes, scores, _admissions(runs["ccl-m-avg"])))
+    stages.show(_translations(recipe.data.languages, runs["ccl-m-avg"], recipe.data.pivot))
+    stages.show(_next(page))
+    return page
+
+
+class _Stages:
+    """Says which stage has begun, and how long the one before it took."""
+
+    def __init__(self, number: int) -> None:
+        self._console, self._number, self._begun = Console(), number, 0
+        self._start = self._last = time.monotonic()
+
+    def begin(self, name: str, what: str) -> None:
+        self._tell_time()
+        self._begun += 1
+        self._console.print(Text.assemble((f"{self._begun}/{self._number} {name:<10}", "bold"), what))
+
+    def end(self) -> None:
+        self._tell_time()
+        self._console.print(f"{time.monotonic() - self._start:.0f} s in all", style="dim", highlight=False)
+
+    def show(self, thing: RenderableType) -> None:
+        self._console.print(thing, soft_wrap=isinstance(thing, Text))  # a command to copy stays in one piece
+
+    def _tell_time(self) -> None:
+        now = time.monotonic()
+        if self._begun:
+            self._console.print(f"    {now - self._last:.0f} s", style="dim", highlight=False)
+        self._last = now
+
+
+def _train(recipes: Mapping[str, Recipe]) -> None:
+    trainings = []
+    for name, recipe in recipes.items():
+        folder = run_folder(recipe)
+        path = folder.parent / f"{name}.json"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        write_if_changed(path, recipe.model_dump_json(indent=1) + "\n")
+        trainings.append(Training(name, path, folder))
+    with Watch(recipe.training.max_steps) as watch:
+        failed = side_by_side(trainings, available_cores(), watch.saw)
+    if failed:
+        raise TrainingError("; ".join(f"{name} failed: {why}" for name, why in failed.items()))
+
+
+def _admissions(run: Path) -> dict[str, int]:
+    """The step at which each language was admitted, for those that had to wait."""
+    events = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    return {event["language"]: event["step"] for event in events if event["event"] == "admitted"}
+
+
+def _table(sizes: Mapping[str, int], scores: Mapping[str, Any], admissions: Mapping[str, int]) -> Table:
+    title = "\nBLEU on the test sets, with 95 % intervals"
+    table = Table(
+        box=None, padding=(0, 2, 0, 0), header_style="bold", title=title, title_justify="left", title_style="bold"
+    )
+    table.add_column("")
+    for head in ("pairs", *scores, "admitted"):
+        table.add_column(head, justify="right")
+    for lang, size in sizes.items():
+        cells = [_cell(system["languages"][lang]) for system in scores.values()]
+        table.add_row(lang, f"{size:,}", *cells, f"step {admissions[lang]:,}" if lang in admissions else "at the start")
+    for key, title in (("all", "mean"), ("hrl", "HRLs"), ("lrl", "LRLs")):
+        table.add_row(title, "", *(f"{system['means'][key]:.1f}     " for system in scores.values()), "", style="bold")
+    return table
+
+
+def _cell(score: Mapping[str, float]) -> str:
+    return f"{score['bleu']:.1f} ±{(score['bleu_high'] - score['bleu_low']) / 2:<3.1f}"
+
+
+def _translations(languages: Iterable[str], run: Path, pivot: str) -> Text:
+    """A few sentences of each test set: source, translation, reference."""
+    text = Text("\nTranslations of CCL-M avg to read: source, > translation, = reference\n", style="bold")
+    for lang in languages:
+        stem = run / "translations" / f"test.{lang}-{pivot}"
+        sources, found, references = (read_lines(Path(f"{stem}{end}.txt")) for end in (".source", "", ".reference"))
+        for i in range(READ):
+            right = found[i] == references[i]
+            text.append(f"{lang}  {sources[i]}\n", style="not bold")
+            text.append(f"   > {found[i]}\n", style="not bold green" if right else "not bold yellow")
+            text.append("" if right else f"   = {references[i]}\n", style="not bold dim")
+    return text
+
+
+def _next(page: Path) -> Text:
+    return Text.assemble(
+        ("The page of the CCL-M run, with the language graph colouring itself in:\n", "bold"), f"  {page}\n\n",
+        ("What to try next\n", "bold"),
+        "  every threshold:              ", ("cclm sweep phrasebook\n", "cyan"),
+        "  other methods, over seeds:    ", ("cclm study phrasebook\n", "cyan"),
+        "  what there is, a line a run:  ", ("cclm runs work/phrasebook\n", "cyan"),
+        "  a recipe of your own:         ", ("cclm recipes phrasebook > mine.yaml\n", "cyan"),
+        "  what is wrong with your text: ", ("cclm doctor mine.yaml", "cyan"),
+    )  # fmt: skip

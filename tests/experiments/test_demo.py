@@ -1,0 +1,82 @@
+"""The demo, with a few steps in place of its minutes: what it says, what it leaves, and that it is not done twice."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cclm.experiments.processes import Training
+from cclm.experiments.watch import Watch
+
+ROOT = Path(__file__).parent.parent.parent
+LANGUAGES = ("por", "glg")
+FEW = (
+    "data.high_resource=[por]",
+    "data.low_resource=[glg]",
+    "benchmark.max_steps=60",
+    "training.max_steps=60",
+    "training.validate_every=30",
+    "training.warmup=20",  # enough to end its sentences: those of a model that does not take far longer
+    "translation.beam=1",
+)
+
+
+def demo(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cclm", "demo", *overrides]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+
+
+def shape(line: str) -> str:
+    """A line without what differs from run to run: numbers, and the spaces that make room for them."""
+    return re.sub(r"\s+", " ", re.sub(r"\d[\d,.]*", "0", line)).strip()
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_scores_translations_and_the_page(tmp_path: Path) -> None:
+    done = demo(tmp_path, *FEW)
+    assert done.returncode == 0, done.stderr
+    runs = tmp_path / "work" / "phrasebook" / "runs"
+    for name in ("bitext", "proportional", "ccl-m-avg"):
+        assert set(json.loads((runs / name / "scores.json").read_text())["languages"]) == {*LANGUAGES}
+    assert "proportional" in (runs / "ccl-m-avg" / "report.html").read_text()
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if re.match(r"\d/5 ", line)] == [
+        "1/5 text      sentences in nine languages, from a grammar in the package",
+        "2/5 graph     how similar each LRL is to each HRL, by the subwords they share",
+        "3/5 benchmark a bilingual model a language, to measure competence against",
+        "4/5 train     CCL-M avg and proportional sampling, all else equal, side by side",
+        "5/5 test      translating and scoring the test sets of all three",
+    ]
+    assert sum(line.startswith("   > ") for line in lines) == 3 * len(LANGUAGES)
+    assert "  work/phrasebook/runs/ccl-m-avg/report.html" in lines
+    readme = re.search(r"```\n\$ make demo\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert readme
+    kinds = {shape(re.sub(r"(at the start|step \S+)$", "at the start", line.rstrip())) for line in lines}
+    # The README has eight languages; the rows of the others look like those of these two.
+    shown = [re.sub(r"^(tur|rus|ces)", "por", line) for line in readme[1].splitlines()]
+    shown = [re.sub(r"^(aze|bel|slk)", "glg", line) for line in shown]
+    shown = [re.sub(r"(at the start|step \S+)$", "at the start", line) for line in shown]
+    assert [line for line in shown if line != "..." and shape(line) not in kinds] == []
+
+    log = (runs / "ccl-m-avg" / "log.jsonl").read_bytes()
+    again = demo(tmp_path, *FEW)  # shows it once more, and trains nothing
+    assert again.returncode == 0, again.stderr
+    assert (runs / "ccl-m-avg" / "log.jsonl").read_bytes() == log
+    assert [line for line in again.stdout.splitlines() if "BLEU" in line]
+
+
+def test_a_watch_tells_admissions_and_ends(capfd: pytest.CaptureFixture[str]) -> None:
+    training = Training("mine", Path("recipe.json"), Path("mine"))
+    with Watch(100) as watch:
+        watch.saw(training, {"event": "train", "step": 50, "loss": 3.0})
+        watch.saw(training, {"event": "admitted", "step": 60, "language": "aze", "reason": "tur is ready"})
+        watch.saw(training, {"event": "stopped", "step": 100, "reason": "all steps are done"})
+    assert capfd.readouterr().err.splitlines() == [
+        "    mine, step 60: aze admitted, tur is ready",
+        "    mine: 100 steps, all steps are done",
+    ]

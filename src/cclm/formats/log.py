@@ -1,0 +1,203 @@
+"""log.jsonl: what happened in a training, one event per line; facts only, so that equal runs have equal bytes.
+
+    {"event": "probe", "step": 100, "dev_loss": {"aze": 7.1, ...}, ...}
+
+An event is written and read as the class of its kind. Losses are bits per target token; null where not finite.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
+
+from cclm.errors import DataError
+from cclm.formats.base import explain, parse_json
+
+PerLanguage = dict[str, float | None]
+ADVICE = "resume the run: it cuts the log back to its newest checkpoint and continues"
+
+
+class _Event(BaseModel):
+    """What every line has. Keys that this version does not know are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    event: str
+    step: Annotated[StrictInt, Field(ge=0)]
+
+    def line(self) -> bytes:
+        """The event as it stands in the file."""
+        content = self.model_dump(mode="json", exclude_unset=True)
+        facts = {"event": self.event, "step": self.step, **content}
+        return json.dumps(without_nan(facts), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+class Train(_Event):
+    """The steps since the last such event, summed up."""
+
+    event: Literal["train"] = "train"
+    loss: float | None = None
+    nll: float | None = None
+    learning_rate: float | None = None
+    draws: dict[str, int] = {}
+    tokens: dict[str, int] = {}
+    skipped: int = 0
+
+
+class Probe(_Event):
+    """A round of the curriculum: what was measured on dev samples, and what was decided."""
+
+    event: Literal["probe"] = "probe"
+    dev_loss: PerLanguage = {}
+    competence: PerLanguage = {}
+    hrls_competence: PerLanguage = {}
+    weights: PerLanguage = {}
+    admitted: list[str] = []
+
+
+class Admitted(_Event):
+    """A language has been admitted, and why."""
+
+    event: Literal["admitted"] = "admitted"
+    language: str
+    reason: str = ""
+    hrls_competence: float | None = None
+    threshold: float | None = None
+    vouched: PerLanguage | None = None
+
+
+class Phase(_Event):
+    """The second phase has begun: all remaining languages were admitted."""
+
+    event: Literal["phase"] = "phase"
+    phase: int = 2
+    admitted: list[str] = []
+
+
+class Worst(BaseModel):
+    """The language with the highest dev loss."""
+
+    language: str
+    loss: float | None
+
+
+class Validation(_Event):
+    """The losses on whole dev sets, and what they come down to."""
+
+    event: Literal["validation"] = "validation"
+    dev_loss: PerLanguage = {}
+    nll: PerLanguage = {}
+    weighted: float | None = None
+    macro: float | None = None
+    worst: Worst | None = None
+    bleu: PerLanguage = {}
+    mean_bleu: float | None = None
+
+
+class Saved(_Event):
+    """A checkpoint has been written."""
+
+    event: Literal["saved"] = "saved"
+
+
+class Stopped(_Event):
+    """The training has ended."""
+
+    event: Literal["stopped"] = "stopped"
+    reason: str = ""
+    best: int | None = None
+    note: str | None = None
+
+
+class Other(_Event):
+    """An event of a kind that this version does not know."""
+
+
+Event = Train | Probe | Admitted | Phase | Validation | Saved | Stopped | Other
+SomeEvent = TypeVar("SomeEvent", bound=_Event)
+_KINDS: dict[str, TypeAdapter[Any]] = {
+    kind.model_fields["event"].default: TypeAdapter(kind)
+    for kind in (Train, Probe, Admitted, Phase, Validation, Saved, Stopped)
+}
+_OTHER: TypeAdapter[Any] = TypeAdapter(Other)
+
+
+def event_of(content: object, source: str) -> Event:
+    """The event that a parsed line stands for."""
+    kind = content.get("event") if isinstance(content, dict) else None
+    if not isinstance(kind, str):
+        raise DataError(f"{source}: not an event; every line is an object with 'event' and 'step'; {ADVICE}")
+    try:
+        event: Event = _KINDS.get(kind, _OTHER).validate_python(content)
+    except ValidationError as error:
+        raise DataError(f"{source}: {kind} event: {explain(error.errors()[0])}; {ADVICE}") from None
+    return event
+
+
+class Log:
+    """The events of a run, read at once."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.events = list(events)
+
+    @classmethod
+    def read(cls, path: Path) -> "Log":
+        """The log in this file. A last line that was torn while it was written is left out."""
+        return cls(read_events(path))
+
+    def of(self, kind: type[SomeEvent]) -> list[SomeEvent]:
+        """The events of one kind, in order."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """The last end of the training; an extended run has several."""
+        return next(reversed(self.of(Stopped)), None)
+
+    def validation_at(self, step: int | None) -> Validation | None:
+        """The validation at a step."""
+        return next((event for event in self.of(Validation) if event.step == step), None)
+
+    @property
+    def best(self) -> Validation | None:
+        """The validation of the checkpoint that was selected when the training ended."""
+        return self.validation_at(self.stopped.best) if self.stopped else None
+
+    @property
+    def admissions(self) -> dict[str, int]:
+        """The step at which each language was admitted, of those that had to wait."""
+        return {event.language: event.step for event in self.of(Admitted)}
+
+    @property
+    def tokens(self) -> int:
+        """Target tokens trained on."""
+        return sum(sum(event.tokens.values()) for event in self.of(Train))
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """The events in a file, one by one."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from None
+    last = max((number for number, line in enumerate(lines, 1) if line.strip()), default=0)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{path} line {number}"
+        try:
+            content = parse_json(line, place, ADVICE)
+        except DataError:
+            if number == last:  # torn
+                return
+            raise
+        yield event_of(content, place)
+
+
+def without_nan(value: Any) -> Any:  # any JSON value
+    """The value with null for every number that JSON cannot express."""
+    if isinstance(value, Mapping):
+        return {name: without_nan(part) for name, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

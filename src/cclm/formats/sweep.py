@@ -1,0 +1,58 @@
+"""sweep.json: what every leaf of a sweep over thresholds came to, the choice, and the steps that sharing saved."""
+
+from typing import ClassVar
+
+from pydantic import StrictInt
+
+from cclm.formats.base import JsonFile, Part
+
+
+class Point(Part):
+    """A point of the grid."""
+
+    threshold: float
+    aggregate: str
+
+
+class Leaf(Point):
+    """A run of the grid. Losses are of the selected checkpoint, scores of the test sets."""
+
+    run: str
+    weighted: float
+    macro: float
+    steps: StrictInt
+    best: StrictInt | None = None
+    admissions: dict[str, StrictInt]
+    bleu: float | None = None
+    chrf: float | None = None
+    same_as: Point | None = None
+    """The leaf whose decisions it shared to the end."""
+
+
+class Steps(Part):
+    """Steps that were trained, that independent runs would take, and the fewest possible."""
+
+    trained: StrictInt
+    independent: StrictInt
+    fewest: StrictInt
+
+
+class Rival(Part):
+    """A run of another method, drawn across the figure."""
+
+    name: str
+    weighted: float | None = None
+    bleu: float | None = None
+
+
+class Sweep(JsonFile):
+    """The content of sweep.json."""
+
+    advice: ClassVar[str] = "run `cclm sweep` again: it makes the file anew from the runs"
+    recipe: str
+    thresholds: list[float]
+    aggregates: list[str]
+    leaves: list[Leaf]
+    chosen: Point
+    steps: Steps
+    rival: Rival | None = None

@@ -1,4 +1,4 @@
-"""What the commands say and take, off the beaten path: precision, saving, L* that is of no use, extras, public names."""
+"""What the commands say and take: precision, saving, an L* that is of no use, extras, public names."""
 
 import json
 import os
@@ -184,7 +184,7 @@ def test_a_command_without_its_extra_names_it(folder: Path, extra: str, command:
         elif extra == "hf":
             path.with_suffix(".parquet").write_bytes(b"PAR1")
     result = cclm(folder, *command, environment=hidden(folder, extra))
-    assert result.returncode == 1, result.stdout
+    assert result.returncode == (0 if extra == "tensorboard" else 1), result.stdout  # drawing is no part of training
     assert f"ccl-m[{extra}]" in (result.stdout + result.stderr).replace("\n", "")
 
 

@@ -1,4 +1,4 @@
-"""Everything that can be known is checked before the first step of the first stage: no hour is spent and then refused."""
+"""Everything that can be known is checked before the first step of the first stage: no training is done for nothing."""
 
 import json
 from pathlib import Path

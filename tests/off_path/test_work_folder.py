@@ -112,17 +112,22 @@ def test_other_settings_replace_no_finished_file(folder: Path, command: list[str
     assert lost(before, folder / "work") == []
 
 
-@pytest.mark.xfail(strict=True, reason="the run translates with the subwords that were prepared last")
+@pytest.mark.xfail(
+    strict=True, reason="its embeddings have another number of rows than what was prepared last has symbols"
+)
 def test_a_run_translates_the_same_after_other_pieces_were_prepared(folder: Path) -> None:
     """A run belongs to the data it was trained on, whatever is current now."""
     (folder / "lines.txt").write_text("ev kitap su 7.\nyol gün 12.\n")
     translate = ["translate", "work/runs/small", "--source", "tur", "--input", "lines.txt"]
     before = done(folder, *translate).stdout
-    done(folder, "prepare", "recipe.yaml", "vocabulary.pieces=400")
+    shutil.rmtree(folder / "work" / "runs" / "small" / "ctranslate2")  # the export that was made of it
+    done(folder, "prepare", "recipe.yaml", "vocabulary.pieces=60")
     assert done(folder, *translate).stdout == before
 
 
-@pytest.mark.xfail(strict=True, reason="the text is prepared once more, as the data of the run were replaced")
+@pytest.mark.xfail(
+    strict=True, reason="the text is prepared once more, and the page drawn with the L* of the other settings"
+)
 def test_the_first_settings_find_everything_done_after_others_were_used(folder: Path) -> None:
     """Going back costs nothing: no stage is done again and no file changes."""
     done(folder, "benchmark", "recipe.yaml", "vocabulary.pieces=80", "benchmark.max_steps=5")
@@ -140,17 +145,6 @@ def test_a_longer_benchmark_leaves_the_shorter_one_as_it_was(folder: Path) -> No
     assert losses(folder) != before
     done(folder, "benchmark", "recipe.yaml")
     assert losses(folder) == before
-
-
-@pytest.mark.xfail(strict=True, reason="the bitext models that had stopped are trained on, in place")
-def test_bitext_models_that_stopped_early_are_kept_when_the_patience_changes(text: Path) -> None:
-    """Whether or not a longer patience asks for bitext models of its own, the finished ones stay."""
-    early = ["training.learning_rate=2", "training.warmup=1", "training.validate_every=1", "benchmark.max_steps=30"]
-    done(text, "benchmark", "recipe.yaml", *early, "training.patience=1")
-    assert all("no better in" in (run / "log.jsonl").read_text() for run in trainings(text / "work"))
-    before = contents(text / "work")
-    done(text, "benchmark", "recipe.yaml", *early, "training.patience=40")
-    assert lost(before, text / "work") == []
 
 
 @pytest.mark.parametrize(
@@ -201,7 +195,7 @@ def test_automatic_precision_after_a_given_one_is_not_stuck(text: Path) -> None:
 
 @pytest.mark.xfail(strict=True, reason="there is no work/cache")
 def test_the_cache_holds_prepared_data_graph_and_benchmark_by_key(folder: Path) -> None:
-    """`prepared`, `graph.json` and `benchmark.json` are links into the cache, so that programs can read through them."""
+    """`prepared`, `graph.json` and `benchmark.json` are links into the cache: programs can read through them."""
     assert {kind: len(entries(folder, kind)) for kind in KINDS} == dict.fromkeys(KINDS, 1)
     assert {kind: current(folder, kind) for kind in KINDS} == {kind: min(entries(folder, kind)) for kind in KINDS}
     assert set(losses(folder)) == {"tur", "aze"}

@@ -1,0 +1,93 @@
+"""Everything that can be known is checked before the first step of the first stage: no training is done for nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from off_path.cli import contents, copy_of, done, refused, trainings, write_text
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with prepared text, and nothing trained."""
+    folder = tmp_path_factory.mktemp("prepared")
+    write_text(folder)
+    (folder / "recipe.yaml").write_text(
+        (folder / "recipe.yaml").read_text().replace("{max_steps: 10}", "{max_steps: 1}")
+    )
+    done(folder, "prepare", "recipe.yaml")
+    return folder
+
+
+@pytest.fixture
+def folder(prepared: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return copy_of(prepared, tmp_path)
+
+
+@pytest.mark.xfail(strict=True, reason="all bitext models are trained before it is refused")
+def test_other_bitext_steps_on_a_begun_run_are_refused_before_anything_is_trained(folder: Path) -> None:
+    """The run keeps the L* that it was begun with; the message names the setting, before and now."""
+    done(folder, "train", "recipe.yaml", "training.max_steps=5")
+    before = contents(folder / "work")
+    message = refused(folder, "train", "recipe.yaml", "training.max_steps=5", "benchmark.max_steps=2")
+    assert contents(folder / "work") == before
+    assert "benchmark" in message
+
+
+@pytest.mark.xfail(strict=True, reason="the bitext models of the languages before it are trained first")
+@pytest.mark.parametrize("command", ["benchmark", "train"])
+def test_a_language_without_a_dev_set_is_refused_before_anything_is_trained(folder: Path, command: str) -> None:
+    """As `cclm doctor` says it: which language, and that data.cut.dev is the way out."""
+    (folder / "text" / "aze.dev.tsv").unlink()
+    message = refused(folder, command, "recipe.yaml")
+    assert trainings(folder / "work") == []
+    assert "aze" in message
+    assert "data.cut.dev" in message
+
+
+def test_an_empty_dev_set_is_refused_before_anything_is_trained(folder: Path) -> None:
+    """A dev set of no pairs is as good as none."""
+    (folder / "text" / "aze.dev.tsv").write_text("")
+    message = refused(folder, "train", "recipe.yaml")
+    assert trainings(folder / "work") == []
+    assert "aze" in message
+
+
+NOT_TO_BE_USED = [
+    pytest.param("train", "graph.file=missing.json", "graph.file", id="graph-file-missing"),
+    pytest.param("train", "benchmark.file=missing.json", "benchmark.file", id="benchmark-file-missing"),
+    pytest.param("train", "benchmark.file=table.json", "aze", id="benchmark-file-without-a-language"),
+    pytest.param("benchmark", "training.device=cuda:99", "training.device", id="benchmark-device"),
+    pytest.param("train", "training.device=cuda:99", "training.device", id="train-device"),
+]
+
+
+@pytest.mark.parametrize(("command", "change", "named"), NOT_TO_BE_USED)
+def test_what_cannot_be_used_is_refused_before_anything_is_trained(
+    folder: Path, command: str, change: str, named: str
+) -> None:
+    """The message names the setting, or what it lacks."""
+    (folder / "table.json").write_text(json.dumps({"version": 1, "losses": {"tur": 4.0}}))
+    message = refused(folder, command, "recipe.yaml", change)
+    assert trainings(folder / "work") == []
+    assert named in message
+
+
+@pytest.mark.xfail(strict=True, reason="it fails after the training: there is nothing to translate")
+def test_a_run_without_any_test_set_ends_with_a_page_without_scores(folder: Path) -> None:
+    """Known before the first step: `cclm run` ends with a page without scores, and does not fail after the training."""
+    for path in (folder / "text").glob("*.test.tsv"):
+        path.unlink()
+    told = done(folder, "run", "recipe.yaml", "training.max_steps=5")
+    assert "no test set" in told.stderr
+    assert (folder / "work" / "runs" / "small" / "report.html").is_file()
+
+
+def test_a_sweep_without_low_resource_languages_is_refused_before_anything_is_trained(folder: Path) -> None:
+    """There is nobody to admit, hence no threshold to look for."""
+    message = refused(folder, "sweep", "recipe.yaml", "data.high_resource=[tur, aze]", "data.low_resource=[]")
+    assert trainings(folder / "work") == []
+    assert "low_resource" in message

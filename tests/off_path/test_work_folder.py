@@ -1,0 +1,308 @@
+"""One work folder, many settings: finished work is kept by what made it, and nothing is replaced behind one's back."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from off_path.cli import cclm, contents, copy_of, done, finish, lost, start, trainings, wait_for, write_text
+
+pytestmark = pytest.mark.slow
+KINDS = ("prepared", "graph", "benchmark")
+ONWARD = ("name=other", "training.max_steps=5")
+"""Another run beside the finished one."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a recipe has gone from text to report."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_text(folder)
+    done(folder, "run", "recipe.yaml")
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it, to do with as one likes."""
+    return copy_of(whole, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with text and recipe alone."""
+    folder = tmp_path_factory.mktemp("untrained")
+    write_text(folder)
+    return folder
+
+
+@pytest.fixture
+def text(untrained: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return copy_of(untrained, tmp_path)
+
+
+def losses(folder: Path) -> dict[str, float]:
+    """L* as benchmark.json has it now."""
+    table: dict[str, float] = json.loads((folder / "work" / "benchmark.json").read_text())["losses"]
+    return table
+
+
+def runs_of(before: dict[str, str]) -> dict[str, str]:
+    """The files of the finished run: its directory stays where it is, so they keep their paths too."""
+    return {path: digest for path, digest in before.items() if path.startswith("runs/small/")}
+
+
+def entries(folder: Path, kind: str) -> set[str]:
+    """The keys in the cache of a kind."""
+    return {path.name for path in (folder / "work" / "cache" / kind).iterdir() if not path.name.startswith(".")}
+
+
+def current(folder: Path, kind: str) -> str:
+    """The key that `prepared`, `graph.json` or `benchmark.json` points at."""
+    pointer = folder / "work" / (kind if kind == "prepared" else f"{kind}.json")
+    inside = pointer.resolve().relative_to((folder / "work" / "cache" / kind).resolve())
+    return inside.parts[0]
+
+
+OTHER_SETTINGS = [
+    pytest.param(
+        ["prepare", "recipe.yaml", "vocabulary.pieces=80"],
+        id="prepare-pieces",
+        marks=pytest.mark.xfail(strict=True, reason="work/prepared is replaced: other tokens and subword models"),
+    ),
+    pytest.param(
+        ["prepare", "recipe.yaml", "data.high_resource=[tur, por]"],
+        id="prepare-one-language-more",
+        marks=pytest.mark.xfail(strict=True, reason="work/prepared is replaced: other vocabularies"),
+    ),
+    pytest.param(
+        ["graph", "recipe.yaml", "graph.k=5"],
+        id="graph-k",
+        marks=pytest.mark.xfail(strict=True, reason="work/graph.json is replaced"),
+    ),
+    pytest.param(
+        ["benchmark", "recipe.yaml", "training.patience=40"],
+        id="benchmark-patience",
+        marks=pytest.mark.xfail(strict=True, reason="benchmark.json is replaced by one of another fingerprint"),
+    ),
+    pytest.param(
+        ["benchmark", "recipe.yaml", "benchmark.max_steps=20"],
+        id="benchmark-max_steps",
+        marks=pytest.mark.xfail(strict=True, reason="the bitext models are trained on in place: L* is another"),
+    ),
+    pytest.param(["train", "recipe.yaml", *ONWARD], id="train-another-name"),
+    pytest.param(
+        ["train", "recipe.yaml", *ONWARD, "data.direction=one-to-many"],
+        id="train-direction",
+        marks=pytest.mark.xfail(strict=True, reason="all bitext models are removed and trained anew"),
+    ),
+]
+
+
+@pytest.mark.parametrize("command", OTHER_SETTINGS)
+def test_other_settings_replace_no_finished_file(folder: Path, command: list[str]) -> None:
+    """Everything finished is still there, to the byte: the run in its place, what it was made from anywhere."""
+    before = contents(folder / "work")
+    done(folder, *command)
+    after = contents(folder / "work")
+    assert {path: after.get(path) for path in runs_of(before)} == runs_of(before)
+    assert lost(before, folder / "work") == []
+
+
+@pytest.mark.xfail(
+    strict=True, reason="its embeddings have another number of rows than what was prepared last has symbols"
+)
+def test_a_run_translates_the_same_after_other_pieces_were_prepared(folder: Path) -> None:
+    """A run belongs to the data it was trained on, whatever is current now."""
+    (folder / "lines.txt").write_text("ev kitap su 7.\nyol gün 12.\n")
+    translate = ["translate", "work/runs/small", "--source", "tur", "--input", "lines.txt"]
+    before = done(folder, *translate).stdout
+    shutil.rmtree(folder / "work" / "runs" / "small" / "ctranslate2")  # the export that was made of it
+    done(folder, "prepare", "recipe.yaml", "vocabulary.pieces=60")
+    assert done(folder, *translate).stdout == before
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the text is prepared once more, and the page drawn with the L* of the other settings"
+)
+def test_the_first_settings_find_everything_done_after_others_were_used(folder: Path) -> None:
+    """Going back costs nothing: no stage is done again and no file changes."""
+    done(folder, "benchmark", "recipe.yaml", "vocabulary.pieces=80", "benchmark.max_steps=5")
+    before = contents(folder / "work")
+    again = done(folder, "run", "recipe.yaml")
+    assert len(re.findall("skipped: nothing has changed", again.stderr)) == 7
+    assert lost(before, folder / "work") == []
+
+
+@pytest.mark.xfail(strict=True, reason="L* of 10 steps is that of 20 after a benchmark of 20 steps")
+def test_a_longer_benchmark_leaves_the_shorter_one_as_it_was(folder: Path) -> None:
+    """L* is a function of the settings, not of what was done before."""
+    before = losses(folder)
+    done(folder, "benchmark", "recipe.yaml", "benchmark.max_steps=20")
+    assert losses(folder) != before
+    done(folder, "benchmark", "recipe.yaml")
+    assert losses(folder) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("training.patience=40", marks=pytest.mark.xfail(strict=True, reason="bitext models begin again")),
+        "training.stop_on=worst",
+    ],
+)
+def test_settings_that_do_not_change_l_star_do_not_train_it_again(folder: Path, change: str) -> None:
+    """These bitext models have taken all their steps: more patience, or how the shared model stops, changes nothing."""
+    before = losses(folder)
+    told = done(folder, "train", "recipe.yaml", *ONWARD, change)
+    assert "bitext" not in told.stderr
+    assert losses(folder) == before
+
+
+@pytest.mark.xfail(strict=True, reason="the second one fails on the lock of the first one's bitext models")
+def test_two_trainings_at_once_share_one_benchmark(text: Path) -> None:
+    """The second waits for the bitext models of the first, or trains others of them meanwhile."""
+    done(text, "prepare", "recipe.yaml")
+    slow = ["benchmark.max_steps=400", "training.validate_every=100", "training.max_steps=5"]
+    first = start(text, "train", "recipe.yaml", "name=one", *slow)
+    wait_for(lambda: trainings(text / "work"), first)
+    second = start(text, "train", "recipe.yaml", "name=two", *slow)
+    results = [finish(first), finish(second)]
+    assert [result.returncode for result in results] == [0, 0], [result.stderr for result in results]
+    assert len(trainings(text / "work")) == 4  # two bitext models, two runs
+
+
+def test_two_preparations_at_once_come_to_the_same_data(text: Path) -> None:
+    """Both succeed, and what is there in the end is whole."""
+    both = [start(text, "prepare", "recipe.yaml"), start(text, "prepare", "recipe.yaml")]
+    assert [finish(process).returncode for process in both] == [0, 0]
+    assert "nothing to do" in done(text, "prepare", "recipe.yaml", "--dry-run").stdout
+
+
+@pytest.mark.xfail(strict=True, reason="stuck: the bitext models are refused as begun with another precision")
+def test_automatic_precision_after_a_given_one_is_not_stuck(text: Path) -> None:
+    """What `auto` stands for here differs from what was given before: L* of either is made and kept."""
+    halves = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    done(text, "benchmark", "recipe.yaml", f"training.precision={'fp32' if halves else 'bf16'}")
+    before = contents(text / "work")
+    done(text, "benchmark", "recipe.yaml", "training.precision=auto")
+    done(text, "benchmark", "recipe.yaml", "training.precision=auto")
+    assert lost(before, text / "work") == []
+
+
+@pytest.mark.xfail(strict=True, reason="there is no work/cache")
+def test_the_cache_holds_prepared_data_graph_and_benchmark_by_key(folder: Path) -> None:
+    """`prepared`, `graph.json` and `benchmark.json` are links into the cache: programs can read through them."""
+    assert {kind: len(entries(folder, kind)) for kind in KINDS} == dict.fromkeys(KINDS, 1)
+    assert {kind: current(folder, kind) for kind in KINDS} == {kind: min(entries(folder, kind)) for kind in KINDS}
+    assert set(losses(folder)) == {"tur", "aze"}
+
+
+@pytest.mark.xfail(strict=True, reason="there is no work/cache")
+def test_the_pointers_follow_the_settings_and_the_old_entries_stay(folder: Path) -> None:
+    """Other pieces are another key of each kind; the first settings point at the first keys again."""
+    first = {kind: current(folder, kind) for kind in KINDS}
+    done(folder, "train", "recipe.yaml", *ONWARD, "vocabulary.pieces=80")
+    second = {kind: current(folder, kind) for kind in KINDS}
+    assert {kind: {first[kind], second[kind]} for kind in KINDS} == {kind: entries(folder, kind) for kind in KINDS}
+    assert all(first[kind] != second[kind] for kind in KINDS)
+    done(folder, "run", "recipe.yaml")
+    assert {kind: current(folder, kind) for kind in KINDS} == first
+
+
+@pytest.mark.xfail(strict=True, reason="there is no work/cache")
+def test_the_config_of_a_run_names_its_keys(folder: Path) -> None:
+    """Which data, graph and L* a run was trained with can be read from its config.yaml."""
+    keys = [current(folder, kind) for kind in KINDS]
+    config = (folder / "work" / "runs" / "small" / "config.yaml").read_text()
+    assert [key for key in keys if key not in config] == []
+
+
+@pytest.mark.xfail(strict=True, reason="there is no command `clean`")
+def test_clean_removes_what_no_run_and_no_pointer_uses(folder: Path) -> None:
+    """Called with the work folder; with --dry-run it only lists. The data of a run stay, and so do the current ones."""
+    done(folder, "clean", "--help")
+    first = current(folder, "prepared")
+    done(folder, "prepare", "recipe.yaml", "vocabulary.pieces=80")
+    unused = current(folder, "prepared")
+    done(folder, "prepare", "recipe.yaml", "vocabulary.pieces=60")
+    before = contents(folder / "work")
+    assert unused in done(folder, "clean", "work", "--dry-run").stdout
+    assert contents(folder / "work") == before
+    done(folder, "clean", "work")
+    assert entries(folder, "prepared") == {first, current(folder, "prepared")}
+
+
+@pytest.mark.parametrize("command", ["prepare", "benchmark", "train", "run"])
+def test_a_dry_run_changes_nothing(folder: Path, command: str) -> None:
+    """Not even where other settings would make everything anew."""
+    before = contents(folder)
+    done(folder, command, "recipe.yaml", "--dry-run", "name=other", "vocabulary.pieces=80")
+    assert contents(folder) == before
+
+
+@pytest.mark.xfail(strict=True, reason="it says `nothing to do`, and not what is reused")
+def test_a_dry_run_names_what_is_reused(folder: Path) -> None:
+    """A run of another name takes data, graph and L* as they are, and the dry run says so of each."""
+    lines = done(folder, "train", "recipe.yaml", "name=other", "--dry-run").stdout.splitlines()
+    reused = [line.split()[0] for line in lines if "reused" in line]
+    assert reused == ["prepare", "graph", "benchmark"]
+
+
+@pytest.mark.xfail(strict=True, reason="it says `would be done`, and not that what is there is no longer used")
+@pytest.mark.parametrize("change", ["vocabulary.pieces=80", "data.direction=one-to-many"])
+def test_a_dry_run_names_what_is_made_and_what_is_no_longer_used(folder: Path, change: str) -> None:
+    """Other bitext models are to be made, and those that are there are named as no longer used, before it happens."""
+    told = done(folder, "train", "recipe.yaml", "name=other", change, "--dry-run").stdout
+    benchmark = next(line for line in told.splitlines() if line.startswith("benchmark"))
+    assert "would train" in benchmark or "would be made" in benchmark
+    assert re.search(r"no longer used\b.*\bwork/", told)
+
+
+@pytest.mark.xfail(strict=True, reason="it says `would be prepared`, and not that what is there is no longer used")
+def test_a_dry_run_of_prepare_says_that_the_data_there_are_no_longer_used(folder: Path) -> None:
+    """`cclm prepare --dry-run` with other pieces: made anew beside what is there, which is kept."""
+    told = done(folder, "prepare", "recipe.yaml", "vocabulary.pieces=80", "--dry-run").stdout
+    assert "no longer used" in told
+
+
+@pytest.fixture
+def adopted(tmp_path: Path) -> Path:
+    """A work folder as version 0.1.0 left it after `cclm run`, with its text and recipe."""
+    shutil.unpack_archive(Path(__file__).with_name("work-0.1.0.tar.xz"), tmp_path, filter="data")
+    return tmp_path / "work-0.1.0"
+
+
+def test_a_work_folder_of_0_1_0_is_adopted_without_training(adopted: Path) -> None:
+    """Data, graph, L* and the finished run are taken as they are: their contents stay, and no step is trained."""
+    before = contents(adopted / "work")
+    again = done(adopted, "run", "recipe.yaml")
+    assert [line for line in again.stderr.splitlines() if "bitext" in line or line.startswith("step ")] == []
+    # The page may be drawn anew by a newer version, and the run's config names its keys from now on.
+    drawn = ("runs/small/report.html", "runs/small/config.yaml", "runs/bitext/recipe.json")
+    assert [path for path in lost(before, adopted / "work") if not path.endswith(drawn)] == []
+    assert losses(adopted) == {"tur": pytest.approx(LOSSES["tur"]), "aze": pytest.approx(LOSSES["aze"])}
+
+
+def test_a_run_of_0_1_0_goes_on(adopted: Path) -> None:
+    """More steps on an adopted run are trained on from its last checkpoint, with the L* it was begun with."""
+    log = (adopted / "work" / "runs" / "small" / "log.jsonl").read_bytes()
+    again = done(adopted, "train", "recipe.yaml", "training.max_steps=15")
+    assert "bitext" not in again.stderr
+    longer = (adopted / "work" / "runs" / "small" / "log.jsonl").read_bytes()
+    assert longer.startswith(log)
+    assert len(longer) > len(log)
+
+
+LOSSES = {"tur": 7.44589776024733, "aze": 7.691319845098331}
+"""L* in that work folder."""
+
+
+def test_wrong_settings_are_refused_without_touching_the_folder(folder: Path) -> None:
+    """A typing error changes no file."""
+    before = contents(folder)
+    assert cclm(folder, "train", "recipe.yaml", "training.pacience=40").returncode == 2
+    assert contents(folder) == before

@@ -1,0 +1,152 @@
+"""Settings and arguments that make no sense: exit code 2, and a message that names the key and the value."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from command import assert_done, assert_refused, cclm
+
+RUN = "work/runs/small"
+HUGE = str(10**30)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        f"seed={HUGE}",
+        f"seed={2**64}",
+        f"training.batch_tokens={HUGE}",
+        f"training.max_steps={HUGE}",
+        f"training.accumulate={HUGE}",
+        f"training.warmup={HUGE}",
+        f"training.validate_every={HUGE}",
+        f"curriculum.every={HUGE}",
+        f"curriculum.dev_sample={HUGE}",
+        f"model.width={HUGE}",
+        f"model.layers={HUGE}",
+        f"vocabulary.pieces={HUGE}",
+        f"vocabulary.pieces={2**31}",
+        f"data.max_tokens={HUGE}",
+        "curriculum.gate.threshold=.nan",
+        "curriculum.gate.threshold=.inf",
+        "training.learning_rate=.inf",
+        "training.learning_rate=.nan",
+        "training.device=meta",
+        "training.device=nonsense",
+        'work="a\\0b"',
+        'data.path="a\\0b"',
+        'name="a/b"',
+    ],
+)
+def test_a_value_without_meaning_is_refused_with_its_key(fresh: Path, change: str) -> None:
+    """`train` ends with 2 before it has trained anything, and the message names the key."""
+    ended = cclm("train", "recipe.yaml", "training.max_steps=2", change, folder=fresh, limit=30)
+    assert_refused(ended, change.partition("=")[0], codes=[2])
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "-inf"])
+def test_a_sweep_refuses_a_threshold_that_is_no_number(fresh: Path, value: str) -> None:
+    """`--threshold` takes finite numbers only."""
+    ended = cclm("sweep", "recipe.yaml", f"--threshold={value}", "training.max_steps=2", folder=fresh)
+    assert_refused(ended, "--threshold", value, codes=[2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK"])
+@pytest.mark.parametrize("value", ["", "x"])
+def test_a_malformed_variable_of_torchrun_is_named_or_counts_as_not_set(fresh: Path, name: str, value: str) -> None:
+    """An empty variable counts as not set; another that is no number is named with its value."""
+    ended = cclm("train", "recipe.yaml", "training.max_steps=2", folder=fresh, environment={name: value})
+    if value:
+        assert_refused(ended, name, repr(value))
+    else:
+        assert_done(ended)
+
+
+@pytest.mark.parametrize("name", ["a[/]b", "[red]", "[link=x]"])
+def test_square_brackets_in_a_path_are_printed_as_they_are(fresh: Path, name: str) -> None:
+    """A work folder may have any name that the file system takes, and it is printed literally."""
+    ended = cclm("prepare", "recipe.yaml", f"work='{name}'", "--workers", "1", folder=fresh)
+    assert_done(ended)
+    assert name in ended.stdout
+
+
+@pytest.mark.slow
+def test_square_brackets_in_a_path_do_not_disturb_a_run(fresh: Path) -> None:
+    """The whole way from text to report works in a work folder with brackets in its name."""
+    assert_done(cclm("run", "recipe.yaml", "work='a[/]b'", "training.max_steps=2", folder=fresh))
+
+
+@pytest.mark.parametrize("name", ["models", "CON", "manifest.json", "counts.json"])
+def test_a_language_with_the_name_of_a_file_of_ours_is_prepared_or_refused(fresh: Path, name: str) -> None:
+    """The name of a language never collides with the files of the prepared data."""
+    for split in ("train", "dev", "test"):
+        shutil.copy(fresh / "text" / f"aze.{split}.tsv", fresh / "text" / f"{name}.{split}.tsv")
+    change = f"data.low_resource=[{name}]"
+    ended = cclm("prepare", "recipe.yaml", "work=other", change, "--workers", "1", folder=fresh)
+    if ended.code:
+        assert_refused(ended, name, "data.low_resource", codes=[2])
+
+
+@pytest.mark.parametrize("command", ["train", "prepare", "study"])
+def test_a_recipe_that_is_a_fifo_is_refused_at_once(fresh: Path, command: str) -> None:
+    """A file that is not a regular file is named; nothing waits for a writer that may never come."""
+    os.mkfifo(fresh / "pipe.yaml")
+    assert_refused(cclm(command, "pipe.yaml", folder=fresh, limit=8), "pipe.yaml", codes=[2])
+
+
+def test_a_recipe_with_a_python_tag_runs_nothing(fresh: Path) -> None:
+    """YAML is data: a tag that would call a function is refused."""
+    (fresh / "evil.yaml").write_text(f"version: !!python/object/apply:os.mkdir ['{fresh}/trap']\n")
+    assert_refused(cclm("train", "evil.yaml", folder=fresh), "evil.yaml", codes=[2])
+    assert not (fresh / "trap").exists()
+
+
+@pytest.mark.parametrize("option", ["--source", "--target"])
+def test_an_empty_language_is_refused(project: Path, option: str) -> None:
+    """`--source ''` is a mistake in a script, and not the request to translate the test sets."""
+    ended = cclm("translate", RUN, option, "", folder=project)
+    assert_refused(ended, option, codes=[2])
+
+
+@pytest.mark.parametrize("path", ["text/{lang", "text/{lang}.{splt}.tsv", "text/{}", "text/{lang!x}.tsv", "text/{0}"])
+def test_a_path_pattern_that_cannot_be_filled_in_is_refused(fresh: Path, path: str) -> None:
+    """The message names data.path, the pattern, and what a pattern may contain."""
+    ended = cclm("prepare", "recipe.yaml", f"data.path='{path}'", "work=other", "--workers", "1", folder=fresh)
+    assert_refused(ended, path, "{lang}", "{split}")
+
+
+@pytest.mark.parametrize("threads", ["10000", "100000000000000000000"])
+def test_threads_are_capped(project: Path, threads: str) -> None:
+    """More threads than cores are of no use: the number is lowered, or refused by the name of its option."""
+    (project / "lines.txt").write_text("ev kitab su.\n")
+    text = ["translate", RUN, "--source", "aze", "--input", "lines.txt"]
+    ended = cclm(*text, "--threads", threads, folder=project)
+    if ended.code:
+        assert_refused(ended, "--threads", codes=[2])
+    else:
+        assert_done(ended)
+        assert ended.stdout == cclm(*text, "--threads", "1", folder=project).stdout
+
+
+@pytest.mark.parametrize("arguments", [["train", "recipe.yaml"], ["score", RUN], ["report", RUN]], ids=lambda a: a[0])
+def test_no_message_shows_a_line_of_our_source(project: Path, arguments: list[str]) -> None:
+    """Warnings of libraries do not reach people with the path and the line of our code."""
+    ended = cclm(*arguments, folder=project)
+    assert_done(ended)
+    assert ".py:" not in ended.stderr, ended
+
+
+def test_a_work_folder_that_cannot_be_written_is_refused_before_anything_is_done(fresh: Path, tmp_path: Path) -> None:
+    """`train` names the read-only folder at once, and not after the data has been read."""
+    readonly = tmp_path / "readonly"
+    readonly.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", readonly], check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        ended = cclm("train", "recipe.yaml", f"work={readonly}/work", folder=fresh)
+    finally:
+        subprocess.run(["umount", "--lazy", readonly], check=True)
+    assert_refused(ended, "readonly", "ead-only", codes=[1])

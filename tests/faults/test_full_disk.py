@@ -50,7 +50,7 @@ def full(project: Path, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="traceback: OSError or SafetensorError")
-@pytest.mark.parametrize("left", [0, 4 * KIB, 8 * KIB, 60 * KIB], ids=["lock", "environment", "model", "optimizer"])
+@pytest.mark.parametrize("left", [0, 4 * KIB, 60 * KIB], ids=["lock", "environment", "optimizer"])
 def test_training_on_a_full_disk_names_the_file_and_loses_nothing(full: Path, tmp_path: Path, left: int) -> None:
     """`train` ends with 1, the checkpoints stay as they were, and with space again the same command continues."""
     checkpoints = full / RUN / "checkpoints"

@@ -20,7 +20,7 @@ MORE = ["train", "recipe.yaml", "training.max_steps=25"]
 
 
 @pytest.mark.xfail(strict=True, reason="the work folder is looked for behind the link")
-def test_scores_and_report_of_a_runs_folder_behind_a_symlink(project: Path, tmp_path: Path) -> None:
+def test_a_runs_folder_behind_a_symlink_can_be_scored(project: Path, tmp_path: Path) -> None:
     """work/runs may be a symbolic link to another disk: the work folder is where the link is."""
     shutil.move(project / "work" / "runs", tmp_path / "scratch")
     (project / "work" / "runs").symlink_to(tmp_path / "scratch")
@@ -99,10 +99,9 @@ def test_a_tmx_file_in_an_encoding_that_is_not_read_is_named(tmp_path: Path, dec
 
 @pytest.mark.xfail(strict=True, reason="traceback: RecursionError")
 @pytest.mark.parametrize(("command", "key"), [("graph", "graph.file"), ("train", "benchmark.file")])
-@pytest.mark.parametrize("content", ["[", '{"a":'], ids=["lists", "objects"])
-def test_a_table_that_is_no_table_is_named(fresh: Path, command: str, key: str, content: str) -> None:
+def test_a_table_that_is_no_table_is_named(fresh: Path, command: str, key: str) -> None:
     """A graph or a table of reference losses that is nested without end is refused by its name."""
-    (fresh / "mine.json").write_text(content * 100_000)
+    (fresh / "mine.json").write_text("[" * 100_000)
     assert_refused(cclm(command, "recipe.yaml", f"{key}=mine.json", folder=fresh), "mine.json")
 
 

@@ -1,4 +1,4 @@
-"""What FAULTS.md promises about damaged checkpoints, forced settings, losses that are not finite, memory and trials."""
+"""Promises about damaged checkpoints, forced settings, losses that are not finite, memory, and trials of a study."""
 
 import json
 import os

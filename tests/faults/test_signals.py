@@ -43,7 +43,7 @@ def assert_stopped(ended: Ended, number: int) -> None:
 
 
 def loads_torch(process: Started) -> bool:
-    """Whether a process that the command has started is loading torch, or has a training begun."""
+    """Whether a process that the command has started is loading torch, or has loaded it."""
     for pid in descendants(process.pid):
         with suppress(OSError):
             if "libtorch" in Path(f"/proc/{pid}/maps").read_text():

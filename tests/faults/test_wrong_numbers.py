@@ -208,7 +208,7 @@ def test_two_trainings_in_two_pid_namespaces_do_not_share_a_run(fresh: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="the log is padded with NUL bytes")
-@pytest.mark.parametrize("left", [None, 0, 300], ids=["deleted", "emptied", "shortened"])
+@pytest.mark.parametrize("left", [None, 300], ids=["deleted", "shortened"])
 def test_a_run_does_not_continue_a_log_that_lost_its_beginning_or_end(
     run: Path, project: Path, left: int | None
 ) -> None:

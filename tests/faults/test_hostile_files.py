@@ -97,6 +97,7 @@ def test_a_tmx_file_in_an_encoding_that_is_not_read_is_named(tmp_path: Path, dec
     assert_refused(ended, "jpn.", declared, "UTF-8", codes=[1])
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="traceback: RecursionError")
 @pytest.mark.parametrize(("command", "key"), [("graph", "graph.file"), ("train", "benchmark.file")])
 def test_a_table_that_is_no_table_is_named(fresh: Path, command: str, key: str) -> None:
@@ -130,6 +131,7 @@ def brackets(checkpoint: Path) -> None:
     (checkpoint / "manifest.json").write_text("[" * 100_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edit",
     [
@@ -182,6 +184,7 @@ class Evil:
         return os.mkdir, (str(self.path),)
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="traceback: SafetensorError")
 @pytest.mark.parametrize("kind", ["junk", "pickle"])
 def test_weights_that_are_no_safetensors_are_refused_and_not_executed(
@@ -226,6 +229,7 @@ def test_a_pointer_to_no_checkpoint_is_named(project: Path, run: Path, name: str
     assert_refused(ended, os.path.join("checkpoints", "best"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["config.yaml", "scores.json", "environment.json"])
 def test_a_damaged_file_of_a_run_directory_is_named_by_report(project: Path, run: Path, name: str) -> None:
     """`report` names the file, or leaves out what it says."""
@@ -244,6 +248,7 @@ def scorer(folder: Path, program: str) -> str:
     return f"mine={shlex.quote(sys.executable)} -S {shlex.quote(str(folder / 'scorer.py'))}"
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="traceback: MemoryError")
 def test_a_scorer_that_prints_without_end_is_ended(project: Path) -> None:
     """A line that is longer than an answer can be ends the scorer; its name is told, and memory stays bounded."""
@@ -266,6 +271,7 @@ def test_huge_scores_are_averaged_or_refused(project: Path, run: Path) -> None:
         assert_refused(ended, "scorer mine", codes=[1])
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="there is no time limit")
 def test_a_scorer_that_hangs_is_ended_with_its_children(project: Path) -> None:
     """`--scorer-timeout SECONDS` ends a scorer that does not answer, and all that it has started."""

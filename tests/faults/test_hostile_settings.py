@@ -19,6 +19,7 @@ def fails(*values: str, reason: str) -> object:
     return pytest.param(*values, marks=pytest.mark.xfail(strict=True, reason=reason))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -41,6 +42,7 @@ def test_a_value_without_meaning_is_refused_with_its_key(fresh: Path, change: st
     assert not (fresh / RUN).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     [fails("inf", reason="traceback: ValueError"), fails("nan", reason="trained, and failed"), "-inf"],
@@ -133,6 +135,7 @@ def test_threads_are_capped(project: Path, threads: str) -> None:
         assert ended.stdout == cclm(*text, "--threads", "1", folder=project).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="UserWarning with the path and the line of the source")
 def test_a_warning_does_not_show_our_source(fresh: Path) -> None:
     """A low-resource language that resembles no other is a warning in words, without a line of code."""
@@ -144,6 +147,7 @@ def test_a_warning_does_not_show_our_source(fresh: Path) -> None:
     assert ".py" not in ended.stderr, ended
 
 
+@pytest.mark.slow
 def test_a_work_folder_that_cannot_be_written_is_refused_before_anything_is_done(fresh: Path, tmp_path: Path) -> None:
     """`train` names the read-only folder at once, and not after the data has been read."""
     readonly = tmp_path / "readonly"

@@ -111,6 +111,8 @@ class Arm(Part):
 class LanguageDifference(Part):
     """The difference in one language, by a bootstrap of its sentences."""
 
+    baseline: float | None = None
+    system: float | None = None
     difference: float
     low: float | None = None
     high: float | None = None

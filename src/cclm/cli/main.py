@@ -202,9 +202,9 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
         return
     if chosen:
         raise click.UsageError("--input, --output, --quantization and --threads go with --source")
-    from cclm.evaluation import evaluate as stage
+    from cclm.evaluation.evaluate import Evaluation
 
-    for path in stage.run_translate(run, split):
+    for path in Evaluation(run, split).translate():
         click.echo(path)
 
 
@@ -226,12 +226,16 @@ def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
     """
     import json
 
-    from cclm.evaluation import evaluate as stage
-    from cclm.evaluation.more_scores import scorers_of
+    from cclm.cli.tables import print_scores
+    from cclm.evaluation.evaluate import Evaluation
+    from cclm.evaluation.external import parse_scorers
+    from cclm.formats.base import VERSION
 
-    scores = stage.run_score(run, split, scorers=scorers_of(scorers), quiet=as_json)
+    scores = Evaluation(run, split).score(parse_scorers(scorers))
     if as_json:
-        click.echo(json.dumps(scores, ensure_ascii=False))
+        click.echo(json.dumps({"version": VERSION, **scores.plain()}, ensure_ascii=False))
+    else:
+        print_scores(scores)
 
 
 @cli.command()
@@ -258,9 +262,16 @@ def compare(runs: Sequence[Path], split: str, metric: Any, samples: int, as_json
     """
     if len(runs) < 2:
         raise click.UsageError("give two runs or more: the first is what the others are compared with")
-    from cclm.evaluation import compare as stage
+    import json
 
-    stage.run(runs, split, metric=metric, samples=samples, as_json=as_json)
+    from cclm.cli.tables import print_comparisons
+    from cclm.evaluation.compare import compare as compare_runs
+
+    found = compare_runs(runs, split, metric=metric, samples=samples)
+    if as_json:
+        click.echo(json.dumps(found.content(), ensure_ascii=False, allow_nan=False))
+    else:
+        print_comparisons(found)
 
 
 @cli.command()
@@ -290,10 +301,13 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool,
     """
     if _is_dry(recipe, overrides, "run", dry_run, as_json):
         return
+    from cclm.cli.tables import print_scores
     from cclm.experiments import run as stage
+    from cclm.formats.scores import Scores
     from cclm.recipe.schema import load_recipe
 
     if page := stage.run(load_recipe(recipe, overrides), tensorboard=tensorboard):
+        print_scores(Scores.read(page.parent / "scores.json"))
         click.echo(page)
 
 

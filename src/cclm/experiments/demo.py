@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -21,6 +20,7 @@ from cclm.experiments.prepare import prepared_data
 from cclm.experiments.processes import Training, side_by_side
 from cclm.experiments.train import run_folder
 from cclm.experiments.watch import Watch
+from cclm.formats.scores import Scores
 from cclm.recipe.schema import Recipe, load_recipe
 from cclm.report.matrix import similarity_table
 from cclm.report.pages import run_report
@@ -114,7 +114,7 @@ def _admissions(run: Path) -> dict[str, int]:
     return {event["language"]: event["step"] for event in events if event["event"] == "admitted"}
 
 
-def _table(sizes: Mapping[str, int], scores: Mapping[str, Any], admissions: Mapping[str, int]) -> Table:
+def _table(sizes: Mapping[str, int], scores: Mapping[str, Scores], admissions: Mapping[str, int]) -> Table:
     title = "\nBLEU on the test sets, with 95 % intervals"
     table = Table(
         box=None, padding=(0, 2, 0, 0), header_style="bold", title=title, title_justify="left", title_style="bold"
@@ -123,10 +123,12 @@ def _table(sizes: Mapping[str, int], scores: Mapping[str, Any], admissions: Mapp
     for head in ("pairs", *scores, "admitted"):
         table.add_column(head, justify="right")
     for lang, size in sizes.items():
-        cells = [_cell(system["languages"][lang]) for system in scores.values()]
+        cells = [_cell(system.languages[lang]) for system in scores.values()]
         table.add_row(lang, f"{size:,}", *cells, f"step {admissions[lang]:,}" if lang in admissions else "at the start")
     for key, title in (("all", "mean"), ("hrl", "HRLs"), ("lrl", "LRLs")):
-        table.add_row(title, "", *(f"{system['means'][key]:.1f}     " for system in scores.values()), "", style="bold")
+        table.add_row(
+            title, "", *(f"{getattr(system.means, key):.1f}     " for system in scores.values()), "", style="bold"
+        )
     return table
 
 

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from cclm.data.prepare import current
 from cclm.evaluation.evaluate import Evaluation
-from cclm.evaluation.score_table import print_scores
 from cclm.experiments.benchmark import benchmark, write_recipe
 from cclm.experiments.prepare import plan, prepared_data
 from cclm.experiments.train import (
@@ -50,7 +49,7 @@ def run(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
     write_config(folder, recipe)
     evaluation = Evaluation(folder)
     _stage("translate", evaluation.translated(), evaluation.translate)
-    print_scores(_stage("score", evaluation.scored(), evaluation.score))
+    _stage("score", evaluation.scored(), evaluation.score)
     return _stage("report", reported(folder), lambda: run_report(folder))
 
 

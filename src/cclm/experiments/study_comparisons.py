@@ -1,15 +1,15 @@
 """The comparisons of a study: a paired t-test over its seeds or, where it has but one, a bootstrap of the sentences."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from cclm.evaluation.bootstrap import SAMPLES
-from cclm.evaluation.compare_methods import over_sentences
+from cclm.evaluation.compare import over_sentences
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import MetricName
-from cclm.evaluation.seeds import OverSeeds, over_seeds
-from cclm.evaluation.significance import Comparison, holm, sentence
+from cclm.evaluation.significance import Comparison, OverSeeds, holm, over_seeds, sentence
 from cclm.recipe.study import Study
 
 GROUPS = ("all", "hrl", "lrl")
@@ -87,9 +87,9 @@ def _resample(of_pair: Trials, made: Trials, groups: Mapping[str, list[str]], wo
     languages, means = over_sentences(ours, theirs, groups, metric=any_one["metric"])
     for comparison in of_pair:
         row = means[comparison["over"]]
-        comparison |= {"low": row["low"], "high": row["high"], "p": row["p"], "resamples": SAMPLES}
+        comparison |= {"low": row.low, "high": row.high, "p": row.p, "resamples": SAMPLES}
         if comparison["over"] == "all":
-            comparison["languages"] = languages
+            comparison["languages"] = {lang: asdict(each) for lang, each in languages.items()}
 
 
 def _sentence(found: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
 from cclm.evaluation.evaluate import Evaluation
-from cclm.evaluation.more_scores import ALWAYS
+from cclm.evaluation.scores import ALWAYS
 from cclm.experiments.benchmark import bitext_folder
 from cclm.experiments.study_comparisons import comparisons, mean, score
 from cclm.experiments.trials import Trial, bitext_outcome, outcome, trials
@@ -100,7 +100,7 @@ def _trial(trial: Trial, recipe: Recipe, batches: Mapping[str, int], why: str | 
         facts |= outcome(trial.folder, recipe.training.max_steps, batches)
     scores = Evaluation(trial.folder).scored()
     assert scores  # it was scored after its training
-    return facts | {"scores": {"languages": scores["languages"], "means": scores["means"]}}
+    return facts | {"scores": {"languages": scores.languages, "means": scores.means.plain()}}
 
 
 def arm_on_average(made: list[dict[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, Any]:

@@ -99,8 +99,8 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> dict[str, Any]:
     stopped = next(event for event in reversed(log) if event["event"] == "stopped")
     best = next(event for event in log if event["event"] == "validation" and event["step"] == stopped["best"])
     other = next((o for o in grid if o.name == leaf.origin.get("from")), None) if _is_same(leaf.folder) else None
-    scores = Evaluation((other or leaf).folder).scored() or {}
-    chrf = [row["chrf"] for row in scores.get("languages", {}).values()]
+    scores = Evaluation((other or leaf).folder).scored()
+    chrf = [row["chrf"] for row in scores.languages.values()] if scores else []
     return {
         "threshold": leaf.threshold,
         "aggregate": leaf.aggregate,
@@ -110,7 +110,7 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> dict[str, Any]:
         "steps": stopped["step"],
         "best": stopped["best"],
         "admissions": admissions_of(leaf.folder),
-        "bleu": scores.get("means", {}).get("all"),
+        "bleu": scores.means.all if scores else None,
         "chrf": sum(chrf) / len(chrf) if chrf else None,
         "same_as": {"threshold": other.threshold, "aggregate": other.aggregate} if other else None,
     }
@@ -127,4 +127,4 @@ def _rival(run: Path) -> dict[str, Any]:
     log = events(run)
     best = next(event["best"] for event in reversed(log) if event["event"] == "stopped")
     weighted = next(e["weighted"] for e in log if e["event"] == "validation" and e["step"] == best)
-    return {"name": evaluation.recipe.name, "weighted": weighted, "bleu": scores["means"]["all"]}
+    return {"name": evaluation.recipe.name, "weighted": weighted, "bleu": scores.means.all}

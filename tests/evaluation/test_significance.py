@@ -69,7 +69,7 @@ def test_equal_differences_have_an_interval_without_width() -> None:
 
 @pytest.mark.parametrize("differences", [[], [0.1, math.nan], [math.inf]])
 def test_what_has_no_mean_has_no_interval(differences: list[float]) -> None:
-    with pytest.raises(ValueError, match="of one or more finite differences; got"):
+    with pytest.raises(ValueError, match="needs one or more finite differences; got"):
         paired_t(differences)
 
 

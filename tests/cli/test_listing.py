@@ -16,7 +16,7 @@ from trained_run import trained_run
 
 from cclm.cli.listing import run as list_runs
 from cclm.cli.listing import standing
-from cclm.evaluation.evaluate import run_score
+from cclm.evaluation.evaluate import Evaluation
 from cclm.training.lock import Lock
 
 
@@ -25,7 +25,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A work folder with a run that is finished and scored."""
     folder = tmp_path_factory.mktemp("runs")
     write_tsv(folder / "text", train=100)
-    run_score(trained_run(folder), quiet=True)
+    Evaluation(trained_run(folder)).score()
     return folder / "work"
 
 

@@ -10,7 +10,7 @@ from small_recipe import events
 from small_study import write_study
 
 from cclm.errors import ConfigError, TrainingError
-from cclm.evaluation.evaluate import run_score
+from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.sweep import sweep
 from cclm.recipe.schema import Recipe, load_recipe
 from cclm.report.pages import write_sweep
@@ -82,7 +82,7 @@ def test_a_rival_is_drawn_across(settings: Recipe, swept: dict[str, Any]) -> Non
     page = sweep(settings, THRESHOLDS, ("max", "avg"), rival=rival)
     found = json.loads(page.with_name("sweep.json").read_text())["rival"]
     assert found["name"] == "small-max-0.2"
-    assert found["bleu"] == run_score(rival, quiet=True)["means"]["all"]
+    assert found["bleu"] == Evaluation(rival).score().means.all
     assert found["weighted"] == swept["leaves"][0]["weighted"]
 
 

@@ -33,9 +33,10 @@ def main() -> None:
             raise
         _end(f"{error.filename}: {error.strerror}", 1)
     except ModuleNotFoundError as error:
-        if error.name not in TRAIN:
+        package = (error.name or "").partition(".")[0]
+        if package not in TRAIN:
             raise
-        _end(f"this command needs {error.name}: pip install 'ccl-m[train]'", 1)
+        _end(f"this command needs {package}: pip install 'ccl-m[train]'", 1)
     except (KeyboardInterrupt, click.Abort):
         _end("interrupted", 130)
 

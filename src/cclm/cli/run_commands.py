@@ -36,9 +36,9 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
         return
     if chosen:
         raise click.UsageError("--input, --output, --quantization and --threads go with --source")
-    from cclm.evaluation import evaluate
+    from cclm.evaluation.evaluate import Evaluation
 
-    for path in evaluate.run_translate(run, split):
+    for path in Evaluation(run, split).translate():
         click.echo(path)
 
 
@@ -60,12 +60,16 @@ def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
     """
     import json
 
-    from cclm.evaluation import evaluate
-    from cclm.evaluation.more_scores import scorers_of
+    from cclm.cli.tables import print_scores
+    from cclm.evaluation.evaluate import Evaluation
+    from cclm.evaluation.external import parse_scorers
+    from cclm.formats.base import VERSION
 
-    scores = evaluate.run_score(run, split, scorers=scorers_of(scorers), quiet=as_json)
+    scores = Evaluation(run, split).score(parse_scorers(scorers))
     if as_json:
-        click.echo(json.dumps(scores, ensure_ascii=False))
+        click.echo(json.dumps({"version": VERSION, **scores.plain()}, ensure_ascii=False))
+    else:
+        print_scores(scores)
 
 
 @cli.command()
@@ -92,9 +96,16 @@ def compare(runs: Sequence[Path], split: str, metric: Any, samples: int, as_json
     """
     if len(runs) < 2:
         raise click.UsageError("give two runs or more: the first is what the others are compared with")
-    from cclm.evaluation import compare as command
+    import json
 
-    command.run(runs, split, metric=metric, samples=samples, as_json=as_json)
+    from cclm.cli.tables import print_comparisons
+    from cclm.evaluation.compare import compare as compare_runs
+
+    found = compare_runs(runs, split, metric=metric, samples=samples)
+    if as_json:
+        click.echo(json.dumps(found.content(), ensure_ascii=False, allow_nan=False))
+    else:
+        print_comparisons(found)
 
 
 @cli.command()

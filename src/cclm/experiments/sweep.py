@@ -170,8 +170,8 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> formats.Leaf:
     assert best.weighted is not None
     assert best.macro is not None
     other = next((other for other in grid if other.name == leaf.same_as), None)
-    scores = Evaluation((other or leaf).folder).scored() or {}
-    chrf = [row["chrf"] for row in scores.get("languages", {}).values()]
+    scores = Evaluation((other or leaf).folder).scored()
+    chrf = [row["chrf"] for row in scores.languages.values()] if scores else []
     return formats.Leaf(
         threshold=leaf.threshold,
         aggregate=leaf.aggregate,
@@ -181,7 +181,7 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> formats.Leaf:
         steps=stopped.step,
         best=stopped.best,
         admissions=leaf.log.admissions,
-        bleu=scores.get("means", {}).get("all"),
+        bleu=scores.means.all if scores else None,
         chrf=sum(chrf) / len(chrf) if chrf else None,
         same_as=formats.Point(threshold=other.threshold, aggregate=other.aggregate) if other else None,
     )
@@ -218,4 +218,4 @@ def _rival(run: Path) -> formats.Rival:
     best = Log.read(run / "log.jsonl").best
     if best is None:
         raise ConfigError(f"--rival {run}: its training has not ended; finish it first")
-    return formats.Rival(name=evaluation.recipe.name, weighted=best.weighted, bleu=scores["means"]["all"])
+    return formats.Rival(name=evaluation.recipe.name, weighted=best.weighted, bleu=scores.means.all)

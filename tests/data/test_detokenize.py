@@ -2,7 +2,7 @@
 
 import pytest
 
-from cclm.data.detokenize import detokenize
+from cclm.data.cleaning import detokenize
 
 
 @pytest.mark.parametrize(

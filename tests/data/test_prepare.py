@@ -17,7 +17,7 @@ from cclm.data.prepare import current, prepare
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import UNK
 from cclm.errors import DataError
-from cclm.recipe.data import VocabularySection
+from cclm.recipe.schema import VocabularySection
 
 
 @pytest.fixture(scope="module")

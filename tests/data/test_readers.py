@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parallel_files import COMPRESSIONS, PUT, pairs_of, put, put_tsv
 
-from cclm.data.readers.select import DataError, Source, inputs, read, splits
+from cclm.data.readers import DataError, Source, inputs, read, splits
 
 # Text that every format can hold: XML has no controls, tables no tabs, TED no empty cells.
 TEXT = st.text(st.characters(categories=["L", "M", "N", "P", "S"]), min_size=1, max_size=12)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from parallel_files import COMPRESSIONS, pairs_of, put
 
 from cclm.data.cleaning import clean
+from cclm.data.readers import DataError, Source, inputs, read, splits
 from cclm.data.readers.huggingface import on_the_hub
-from cclm.data.readers.select import DataError, Source, inputs, read, splits
 
 
 def test_without_the_package_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

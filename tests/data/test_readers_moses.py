@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from parallel_files import pairs_of, put, put_moses
 
-from cclm.data.readers.select import DataError, Source, inputs, read, splits
+from cclm.data.readers import DataError, Source, inputs, read, splits
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from small_study import RECIPE
 from cclm.experiments.prepare import prepared_data
 from cclm.experiments.study_comparisons import comparisons
 from cclm.experiments.study_results import arm_on_average, scored_groups
-from cclm.recipe.schema import load_recipe
+from cclm.recipe import load_recipe
 from cclm.recipe.study import load_study
 
 FINISHED = Path(__file__).parent.parent.parent / "docs" / "studies" / "phrasebook" / "results.json"

@@ -13,8 +13,8 @@ from corpora import write_tsv
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError
 from cclm.paper import HIGH_RESOURCE, language_set
-from cclm.recipe.loading import parse_yaml
-from cclm.recipe.schema import Recipe, built_in_recipes, load_recipe
+from cclm.recipe import Recipe, load_recipe
+from cclm.recipe.loading import built_in_recipes, parse_yaml
 
 TED = ["ted8-related-m2o", "ted8-related-o2m", "ted8-diverse-m2o", "ted8-diverse-o2m"]
 

@@ -22,7 +22,7 @@ from small_recipe import events
 from cclm.errors import Interrupted, TrainingError
 from cclm.experiments.benchmark import fingerprint
 from cclm.experiments.train import prepared_data, run_train
-from cclm.recipe.schema import Recipe, load_recipe
+from cclm.recipe import Recipe, load_recipe
 from cclm.training.lock import owner_of
 from cclm.training.ranks import joined
 

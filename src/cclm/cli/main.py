@@ -67,7 +67,7 @@ def doctor(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | 
     training text, dev sets too small for the probe. Ends with 1 if there is an error.
     """
     from cclm.cli import doctor as stage
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     if not stage.run(load_recipe(recipe, overrides), as_json=as_json, workers=workers):
         sys.exit(1)
@@ -85,7 +85,7 @@ def prepare(recipe: str, overrides: Sequence[str], as_json: bool, workers: int |
     Done once: it is done again only when the text or a setting that matters has changed.
     """
     from cclm.experiments import prepare as stage
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     stage.run(load_recipe(recipe, overrides), as_json=as_json, dry_run=dry_run, workers=workers)
 
@@ -101,7 +101,7 @@ def graph(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | N
     Writes WORK/graph.json and WORK/graph.svg. A matrix of your own is taken with graph.file=FILE.
     """
     from cclm.experiments import graph as stage
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     stage.run(load_recipe(recipe, overrides), as_json=as_json, workers=workers)
 
@@ -116,7 +116,7 @@ def _is_dry(recipe: str, overrides: Sequence[str], command: str, dry_run: bool, 
         raise click.UsageError("--json goes with --dry-run")
     if dry_run:
         from cclm.experiments.dry_run import dry_run as stage
-        from cclm.recipe.schema import load_recipe
+        from cclm.recipe import load_recipe
 
         stage(load_recipe(recipe, overrides), command, as_json=as_json)
     return dry_run
@@ -137,7 +137,7 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
     if _is_dry(recipe, overrides, "benchmark", dry_run, as_json):
         return
     from cclm.experiments import train as stage
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     losses = stage.run_benchmark(load_recipe(recipe, overrides), at_once)
     for lang, loss in losses.items():
@@ -162,7 +162,7 @@ def train(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: boo
     if _is_dry(recipe, overrides, "train", dry_run, as_json):
         return
     from cclm.experiments import train as stage
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     if folder := stage.run_train(load_recipe(recipe, overrides), tensorboard=tensorboard):
         click.echo(folder)
@@ -291,7 +291,7 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool,
     if _is_dry(recipe, overrides, "run", dry_run, as_json):
         return
     from cclm.experiments import run as stage
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     if page := stage.run(load_recipe(recipe, overrides), tensorboard=tensorboard):
         click.echo(page)
@@ -315,7 +315,7 @@ def sweep(recipe: str, overrides: Sequence[str], thresholds: Sequence[float], ag
       cclm sweep phrasebook --threshold 0.7 --threshold 0.9 --aggregate avg
     """
     from cclm.experiments import sweep_run as stage
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     grid = (thresholds or stage.THRESHOLDS, aggregates or stage.AGGREGATES)
     click.echo(stage.run(load_recipe(recipe, overrides), *grid, **options))
@@ -390,7 +390,7 @@ def phrasebook(out: Path, seed: int, sizes: Sequence[str]) -> None:
 @click.argument("name", required=False)
 def recipes(name: str | None) -> None:
     """Lists the recipes that come with cclm, or prints one: cclm recipes NAME > my.yaml."""
-    from cclm.recipe.schema import built_in_recipes
+    from cclm.recipe.loading import built_in_recipes
 
     texts = built_in_recipes()
     if name is None:

@@ -7,14 +7,22 @@ from itertools import islice
 from typing import Any, Literal
 
 from cclm.data.cleaning import clean
-from cclm.data.examine import COPY, DUPLICATE, EMPTY, LEAKED, Findings, Rules
-from cclm.data.identify import Identifier
-from cclm.data.scan import evaluation_digests, scan_language
+from cclm.data.examine import (
+    COPY,
+    DUPLICATE,
+    EMPTY,
+    LEAKED,
+    Findings,
+    Identifier,
+    Rules,
+    evaluation_digests,
+    scan_language,
+)
 from cclm.data.texts import Texts
 from cclm.data.workers import Workers
 from cclm.errors import DataError
 from cclm.progress_bar import Progress
-from cclm.recipe.data import DataSection
+from cclm.recipe.schema import DataSection
 
 SAMPLE = 300
 """Lines of each split whose language is identified."""

@@ -15,15 +15,14 @@ import sentencepiece
 from cclm import __version__
 from cclm.atomic import atomic_folder, refuse_foreign, restore
 from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
-from cclm.data.examine import Findings, Rules, examine
+from cclm.data.examine import CHUNK, Findings, Rules, Scanned, evaluation_digests, examine, scan_language
 from cclm.data.prepared import VERSION, Prepared, read_manifest, sha256
-from cclm.data.scan import CHUNK, Scanned, evaluation_digests, scan_language
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import Segmenter, Vocabulary, train_model
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
 from cclm.progress_bar import Progress
-from cclm.recipe.data import DataSection, VocabularySection
+from cclm.recipe.schema import DataSection, VocabularySection
 from cclm.rng import key, uniform
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from cclm.data import readers
 from cclm.data.cleaning import clean
-from cclm.data.readers import select as readers
 from cclm.errors import DataError
-from cclm.recipe.data import DataSection
+from cclm.recipe.schema import DataSection
 
 SPLITS = ("train", "dev", "test")
 Pair = tuple[int, str, str]

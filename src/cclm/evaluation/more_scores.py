@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
 
-from cclm.data.identify import Identifier
+from cclm.data.examine import Identifier
 from cclm.errors import ConfigError, DataError
 from cclm.evaluation.external import segment_scores
 from cclm.evaluation.off_target import off_target
-from cclm.recipe.data import DataSection
+from cclm.recipe.schema import DataSection
 from cclm.training.tasks import Task
 
 ALWAYS = ("bleu", "bleu_low", "bleu_high", "chrf")

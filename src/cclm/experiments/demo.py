@@ -21,7 +21,7 @@ from cclm.experiments.prepare import prepared_data
 from cclm.experiments.processes import Training, side_by_side
 from cclm.experiments.train import run_folder
 from cclm.experiments.watch import Watch
-from cclm.recipe.schema import Recipe, load_recipe
+from cclm.recipe import Recipe, load_recipe
 from cclm.report.matrix import similarity_table
 from cclm.report.pages import run_report
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from cclm.recipe.language_codes import canonical
-from cclm.recipe.loading import Section
+from cclm.recipe.section import Section
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$")]
 Direction = Literal["many-to-one", "one-to-many", "many-to-many"]

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from cclm.errors import ConfigError
-from cclm.recipe.data import Name
-from cclm.recipe.loading import Section, check, override
-from cclm.recipe.schema import Recipe, load_recipe, read_named, texts_in
+from cclm.recipe.loading import load_recipe, override, read_named, texts_in
+from cclm.recipe.schema import Name, Recipe
+from cclm.recipe.section import Section, check
 
 BITEXT = "bitext"
 """The arm of the bilingual models: it is no change to the recipe, and each of its systems is a folder of runs."""
@@ -23,7 +23,7 @@ class Try:
 
     arm: str
     key: str
-    value: Any
+    value: object
     seed: int
 
     @property

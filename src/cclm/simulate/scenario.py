@@ -11,8 +11,9 @@ from pydantic import ConfigDict, Field
 from cclm.curriculum import Curriculum, LanguageGraph
 from cclm.errors import ConfigError
 from cclm.paper import Direction, language_set
-from cclm.recipe.loading import Section, check, override, read_yaml
+from cclm.recipe.loading import override, read_yaml
 from cclm.recipe.methods import CurriculumSection
+from cclm.recipe.section import Section, check
 from cclm.rng import key, uniform
 
 BUILT_IN = {

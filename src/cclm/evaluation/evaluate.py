@@ -1,15 +1,12 @@
 """`cclm translate`, `cclm score`, `cclm report`: from a trained run to its numbers and its page."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cclm.atomic import atomic_text
-from cclm.data.cleaning import clean
 from cclm.data.prepared import Prepared
-from cclm.data.texts import Texts
 from cclm.errors import DataError
 from cclm.evaluation.more_scores import add_external, add_off_target, keep_external
 from cclm.evaluation.score_table import print_scores
@@ -142,15 +139,8 @@ KINDS = ("", "reference", "source")
 
 
 def texts(recipe: Recipe, prepared: Prepared, task: Task, split: str) -> tuple[list[str], list[str]]:
-    """Sources and references of a split as they were written, cleaned; they must be those that were prepared."""
-    read = Texts(recipe.data).read(task.language, split, Counter())
-    pairs = [(clean(pivot)[0], clean(other)[0]) for _, pivot, other in read]
-    expected = prepared.sizes[task.language][split]
-    if len(pairs) != expected:
-        raise DataError(
-            f"{split} set of {task.language}: {len(pairs):,} pairs, but {expected:,} were prepared;"
-            " the text has changed since"
-        )
+    """Sources and references of a split, as they were when the data was prepared."""
+    pairs = prepared.text(task.language, split, recipe.data)
     into = 0 if task.direction.to_pivot else 1
     return [pair[1 - into] for pair in pairs], [pair[into] for pair in pairs]
 

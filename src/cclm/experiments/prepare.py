@@ -27,7 +27,13 @@ def run(recipe: Recipe, *, as_json: bool, dry_run: bool = False, workers: int | 
     start = time.monotonic()
     prepared = there or prepared_data(recipe, workers)
     if as_json:
-        print(json.dumps({"folder": str(recipe.prepared), **prepared.manifest}, ensure_ascii=False, allow_nan=False))
+        print(
+            json.dumps(
+                {"folder": str(recipe.prepared), "version": 1, **prepared.manifest.plain()},
+                ensure_ascii=False,
+                allow_nan=False,
+            )
+        )
     else:
         done = "was there already" if there else f"prepared in {time.monotonic() - start:.0f} s"
         console = Console()
@@ -48,16 +54,16 @@ def view(prepared: Prepared) -> RenderableType:
     for head in ("", "train", "dev", "test", "dropped"):
         table.add_column(head, justify="right" if head else "left")
     for lang, sizes in prepared.sizes.items():
-        dropped = sum(sum(counts["dropped"].values()) for counts in prepared.manifest["counts"][lang].values())
+        dropped = sum(sum(counts.dropped.values()) for counts in prepared.manifest.counts[lang].values())
         table.add_row(lang, *(f"{sizes[s]:,}" if s in sizes else "-" for s in ("train", "dev", "test")), f"{dropped:,}")
-    symbols = ", ".join(f"{name} {size:,}" for name, size in prepared.manifest["vocabularies"].items())
+    symbols = ", ".join(f"{name} {size:,}" for name, size in prepared.manifest.vocabularies.items())
     return Group(table, Text(f"symbols: {symbols}", style="dim"), *_fewer(prepared), *_reasons(prepared))
 
 
 def _fewer(prepared: Prepared) -> list[RenderableType]:
     """A warning where the text supports fewer subwords than were asked for."""
-    asked = prepared.manifest["settings"]["vocabulary"]["pieces"]
-    fewer = {name: count for name, count in prepared.manifest["pieces"].items() if count < asked}
+    asked = int(str(prepared.manifest.settings.vocabulary["pieces"]))
+    fewer = {name: count for name, count in prepared.manifest.pieces.items() if count < asked}
     said = ", ".join(f"{name} {count:,}" for name, count in fewer.items())
     return [Text(f"fewer subwords than the {asked:,} asked for, as the text supports no more: {said}")] if said else []
 
@@ -65,8 +71,8 @@ def _fewer(prepared: Prepared) -> list[RenderableType]:
 def _reasons(prepared: Prepared) -> list[RenderableType]:
     lines = [
         f"{lang} {split}: {count:,} {reason}"
-        for lang, splits in prepared.manifest["counts"].items()
+        for lang, splits in prepared.manifest.counts.items()
         for split, counts in splits.items()
-        for reason, count in counts["dropped"].items()
+        for reason, count in counts.dropped.items()
     ]
     return [Text("dropped: " + "; ".join(lines))] if lines else []

@@ -31,7 +31,7 @@ def check(model: type[SomeSection], content: Mapping[str, object], source: str) 
         raise ConfigError("\n".join(f"{source}: {problem}" for problem in problems)) from None
 
 
-def _explain(details: ErrorDetails, model: type[BaseModel]) -> str:
+def _explain(details: ErrorDetails, model: type[Section]) -> str:
     """One mistake in our words, without the tags of unions that pydantic puts into the path."""
     kind, given, context = details["type"], details["input"], details.get("ctx", {})
     path, keys = _place(details["loc"], model)
@@ -61,7 +61,7 @@ def _place(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str]]
             path.append(str(part))
             model = get_args(model)[1]
             continue
-        options = _sections(model)
+        options = sections_in(model)
         keys = {name for option in options for name in option.model_fields}
         if part not in keys and (tagged := [option for option in options if part in _tags(option)]):
             model, keys = tagged[0], set(tagged[0].model_fields)
@@ -71,12 +71,13 @@ def _place(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str]]
     return path, keys
 
 
-def _sections(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def sections_in(annotation: Any) -> list[type[Section]]:
+    """The sections that an annotation allows: one, several in a union, or none."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
-    return [section for part in get_args(annotation) for section in _sections(part)]
+    return [section for part in get_args(annotation) for section in sections_in(part)]
 
 
-def _tags(section: type[BaseModel]) -> tuple[object, ...]:
+def _tags(section: type[Section]) -> tuple[object, ...]:
     name = section.model_fields.get("name")
     return get_args(name.annotation) if name else ()

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from cclm.phrasebook.book import Phrasebook
-from cclm.phrasebook.draws import pick, zipf
 from cclm.phrasebook.language import PIVOT
-from cclm.phrasebook.templates import EVEN, TEMPLATE_SHIFT, Filling, combinations
+from cclm.phrasebook.templates import EVEN, TEMPLATE_SHIFT, Filling, combinations, pick, zipf
 from cclm.rng import key, shuffled_many, uniform
 
 SPLITS = ("train", "dev", "test")

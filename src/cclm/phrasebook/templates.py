@@ -1,11 +1,12 @@
 """The meanings: which words may stand in which slot of which template, and how many sentences that makes."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 
-from cclm.phrasebook.draws import pick, zipf
 from cclm.phrasebook.language import Language, Line, Word
 from cclm.rng import uniform
 
@@ -16,6 +17,17 @@ EVEN = 10_000  # as a shift: all are about equally frequent
 DRAWS = 16  # random numbers set aside for one filling
 
 Filling = tuple[Word | None, ...]
+_SCALE = 1 << 40
+
+
+def zipf(count: int, shift: int) -> list[int]:
+    """Gives cumulated weights 1 / (rank + shift)², as Mandelbrot has it; integers, so the same on every machine."""
+    return list(accumulate(_SCALE // (rank + shift) ** 2 for rank in range(1, count + 1)))
+
+
+def pick(cumulated: Sequence[int], number: float) -> int:
+    """Gives the rank, from 0, that a number in [0, 1) falls on."""
+    return bisect_right(cumulated, int(number * cumulated[-1]))
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,7 @@ def test_a_folder_that_is_none_is_refused(text: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no prepared data; run `cclm prepare` first"):
         Prepared.open(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(DataError, match="not JSON: .*; delete the folder"):
+    with pytest.raises(DataError, match=r"not JSON: .*; delete the folder"):
         Prepared.open(tmp_path)
     (tmp_path / "manifest.json").write_text('{"version": 7}')
     with pytest.raises(DataError, match="version 7; this program reads 1"):

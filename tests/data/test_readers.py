@@ -156,8 +156,11 @@ GOOD: dict[str, Any] = {"format": "tsv", "path": "x"}
         ({"path": "a\0b"}, r"data.path 'a\x00b' is no path"),
         ({"path": "{language}.tsv"}, "data.path {language}.tsv: unknown {language}; known are {lang}, {split}"),
         ({"path": "{0}.tsv"}, "unknown {0}; known are"),
-        ({"path": "{side}.tsv"}, "{side} is for moses, two files a pair; got data.format tsv"),
-        ({"format": "moses", "path": "{lang}"}, "moses text is two files a pair; put {side} where their names differ"),
+        ({"path": "{side}.tsv"}, "{side} is for moses, two files per pair; got data.format tsv"),
+        (
+            {"format": "moses", "path": "{lang}"},
+            "moses text is two files per pair; put {side} where their names differ",
+        ),
         ({"path": "{split}.tsv", "languages": ("aze", "bel")}, "one file for 2 languages; put {lang} into the path"),
     ],
 )

@@ -1,6 +1,6 @@
 """Batches of one language by token budget, each a pure function of (seed, language, counter).
 
-The sentences are divided into pools of like length on both sides; every pass shuffles within the pools, and shuffles
+The sentences are divided into pools of similar length on both sides; every pass shuffles within the pools, and shuffles
 the order of the batches. So padding stays small, batches differ from pass to pass, and their number does not: batch
 number `counter` is found without having made those before it.
 """
@@ -43,9 +43,9 @@ class Pool:
 
 
 def divide(sources: Numbers, targets: Numbers, budget: int) -> list[Pool]:
-    """The pools of a corpus. Each holds at least half a batch, as far as there are so many sentences.
+    """The pools of a corpus. Each has at least half a batch of sentences, if the corpus has as many.
 
-    Pairs of lengths are divided, of which there are few; then each sentence goes where its lengths went.
+    The distinct pairs of lengths are divided, of which there are few; each sentence follows its pair of lengths.
     """
     width = int(targets.max()) + 1
     kinds, kind_of, counts = np.unique(
@@ -78,7 +78,7 @@ class Lengths(NamedTuple):
 
 
 def _capacity(source: int, target: int, budget: int) -> int:
-    """Sentences of this length that fit into a batch; one always does."""
+    """Sentences of this length that fit into a batch; at least one."""
     return max(1, budget // max(source, target))
 
 
@@ -113,12 +113,12 @@ def _best_cut(by: Counts, other: Counts, counts: Counts, budget: int) -> tuple[f
 
 
 PADDING, SMALL = 0.1, 512
-"""Of a sample in batches: the share of padding that is too much, and the tokens from which on it matters."""
+"""Limits for a dev sample: the largest share of padding per batch, and the tokens up to which padding is ignored."""
 
 
 @dataclass(frozen=True)
 class Direction:
-    """From which side to which, and the tags that stand before a source and in the place of <s> before a target."""
+    """From which side to which, and the tags before a source and, instead of <s>, before a target."""
 
     to_pivot: bool
     source_tag: int | None = None
@@ -155,7 +155,7 @@ class Batches:
         self._firsts = np.cumsum([0, *(pool.batches for pool in self._pools)]).tolist()
 
     def __len__(self) -> int:
-        """Batches a pass."""
+        """Batches per pass."""
         return int(self._firsts[-1])
 
     def batch(self, counter: int) -> Batch:
@@ -185,7 +185,7 @@ class Batches:
             start += size
 
     def _fitting(self, lengths: Numbers) -> int:
-        """How many of these sentences, the shortest first, make a batch: as the budget allows and little is padding."""
+        """How many of these sentences, the shortest first, make a batch within the budget and with little padding."""
         costs = lengths * np.arange(1, len(lengths) + 1, dtype=np.int64)
         padding = costs - np.cumsum(lengths)
         fits = (costs <= self._budget) & ((padding <= PADDING * costs) | (costs <= SMALL))

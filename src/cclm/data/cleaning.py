@@ -4,7 +4,7 @@ import re
 
 from cclm.recipe.language_codes import canonical
 
-# Told apart by what is done: separators become a space, the rest goes.
+# Separators become a space; the characters below are removed.
 _SEPARATORS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
 _SPACED = re.compile(f"[{_SEPARATORS}]")
 _REMOVED = {
@@ -18,7 +18,7 @@ _UNUSUAL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
     """The text without what must not reach SentencePiece, and what was done to it.
 
-    clean("Hello\\x00") gives ("Hello", ("control characters",)). White space at the ends goes without mention.
+    clean("Hello\\x00") gives ("Hello", ("control characters",)). White space at the ends is removed without a note.
     """
     if not _UNUSUAL.search(text):  # nearly all text
         return text.strip(), ()
@@ -35,7 +35,7 @@ def clean(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 _ENTITIES = {"&apos;": "'", "&quot;": '"', "&lt;": "<", "&gt;": ">", "&#91;": "[", "&#93;": "]", "&#124;": "|"}
-_ENTITIES["&amp;"] = "&"  # last: "&amp;quot;" stands for the text "&quot;"
+_ENTITIES["&amp;"] = "&"  # last: "&amp;quot;" is the escaped text "&quot;"
 _JOINTS = re.compile(r" @([-/:,.])@ ")
 _CLOSING = re.compile(r"[,.;:!?…%)\]}»”›’]+|\.\.\.")
 _OPENING = frozenset("([{¿¡«“‘‹„‚")
@@ -79,7 +79,7 @@ def _join(tokens: list[str], language: str) -> str:
 
 
 def _sides(token: str, before: str, language: str, opened: set[str]) -> tuple[bool, bool]:
-    """Whether a token stands close to its left and its right neighbour."""
+    """Whether a token is joined to its left and to its right neighbour."""
     if token in ('"', "'"):
         return _quote(token, before, language, opened)
     if token in ("“", "‘") and opened & _OPENS_LOW:  # „Zitat“: here the mark closes

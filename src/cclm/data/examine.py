@@ -19,7 +19,7 @@ from cclm.recipe.schema import DataSection
 
 
 class Identifier:
-    """Tells the languages of a recipe apart; those that py3langid does not know are left out."""
+    """Identifies the language of a line among those of a recipe that py3langid knows."""
 
     def __init__(self, languages: Sequence[str]) -> None:
         try:
@@ -37,7 +37,7 @@ class Identifier:
         return self._codes[self._identifier.classify(line)[0]]
 
     def shares(self, lines: Iterable[str]) -> dict[str, float]:
-        """What share of the lines is in which language, the largest first."""
+        """The share of the lines per language, the largest first."""
         counts: dict[str, int] = {}
         for line in lines:
             lang = self.identify(line)
@@ -55,13 +55,13 @@ WRONG_LANGUAGE = "wrong language"
 
 @dataclass(frozen=True)
 class Rules:
-    """What examining goes by."""
+    """What pairs are examined by."""
 
     settings: DataSection
     leaked: frozenset[int] = frozenset()
     """Digests of the pivot sentences of all dev and test sets, folded."""
     thorough: bool = True
-    """Whether everything is counted, or only what decides about dropping: for a second reading."""
+    """Whether everything is counted, or only what decides about dropping, as in a second reading."""
 
 
 @dataclass
@@ -72,13 +72,13 @@ class Findings:
     kept: int = 0
     drops: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
-    """What was cleaned or is worth knowing, though nothing was dropped for it."""
+    """Pairs that were cleaned or are worth a warning, but not dropped, by reason."""
     words: Counter[str] = field(default_factory=Counter)
     """Words of each side, split at spaces."""
     characters: Counter[str] = field(default_factory=Counter)
-    """How often each character stands on the side of the other language."""
+    """How often each character occurs on the side of the other language."""
     digests: "array[int]" = field(default_factory=lambda: array("Q"))
-    """One number a kept pair, equal for equal pairs."""
+    """One hash per kept pair."""
 
     def forget_digests(self) -> None:
         """Frees them once duplicates have been counted."""
@@ -163,21 +163,21 @@ def _identifier(languages: tuple[str, ...]) -> Identifier:
 
 
 CHUNK = 10_000
-"""Pairs that a worker takes at a time."""
+"""Pairs per task of a worker."""
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """What the first reading found in a language."""
+    """What the first reading found in the text of a language."""
 
     findings: dict[str, Findings]
     """By split."""
     repeated: frozenset[int]
-    """Digests of the training pairs that stand there more than once."""
+    """Digests of the training pairs that occur more than once."""
 
 
 def evaluation_digests(texts: Texts, languages: Iterable[str]) -> frozenset[int]:
-    """The pivot sentences of these languages' dev and test sets, folded: training in no language may hold them."""
+    """Digests of the pivot sentences in the dev and test sets of these languages, folded."""
     digests: set[int] = set()
     for lang in languages:
         for split in set(texts.splits(lang)) - {"train"}:

@@ -18,7 +18,7 @@ from cclm.recipe.schema import VocabularySection
 from cclm.rng import key, uniform
 
 THREADS = 4
-"""Threads of SentencePiece's trainer, the same on every machine: its sums, and so its result, depend on their number."""
+"""Threads of SentencePiece's trainer, the same on every machine: its sums, and so its models, depend on it."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 
 
 def tag(language: str) -> str:
-    """How the tag of a language is written in a vocabulary. Typed into a text, it stays text."""
+    """The symbol of a language's tag in a vocabulary. In a text, the same characters are ordinary text."""
     return f"<2{language}>"
 
 
@@ -32,7 +32,7 @@ class Segmenter:
 
     @property
     def pieces(self) -> list[str]:
-        """The piece of each number; that of the unknown, which stands for no text, is empty."""
+        """The piece of each number; the unknown piece is empty."""
         sp = self._processor
         return ["" if sp.is_unknown(i) else sp.id_to_piece(i) for i in range(sp.get_piece_size())]
 
@@ -60,7 +60,7 @@ class Vocabulary:
     symbols: tuple[str, ...]
     tags: dict[str, int]
     counts: tuple[int, ...]
-    """How often each piece stands in the training text; 0 for specials and tags."""
+    """How often each piece occurs in the training text; 0 for specials and tags."""
 
     @classmethod
     def join(cls, counts: Iterable[Mapping[str, int]], languages: Sequence[str]) -> "Vocabulary":
@@ -76,8 +76,8 @@ class Vocabulary:
         reserved = (*SPECIALS, *(tag(lang) for lang in languages))
         pieces = sorted(total.keys() - {""}, key=lambda piece: (-total[piece], piece))
         tags = {lang: len(SPECIALS) + i for i, lang in enumerate(languages)}
-        # A text may well teach a piece "<s>" or "<2aze>". No piece holds a space, so one more makes it a symbol of its
-        # own that nobody mistakes for the reserved one.
+        # A text may contain "<s>" or "<2aze>" often enough to become a piece. No piece contains a space: with a space
+        # at its end such a piece is a symbol of its own, distinct from the reserved one.
         symbols = (piece + " " if piece in reserved else piece for piece in pieces)
         return cls((*reserved, *symbols), tags, (*[0] * len(reserved), *(total[piece] for piece in pieces)))
 

@@ -1,4 +1,4 @@
-"""The meanings: which words may stand in which slot of which template, and how many sentences that makes."""
+"""The meanings: which words may fill which slot of which template, and how many sentences that gives."""
 
 import re
 from bisect import bisect_right
@@ -32,7 +32,7 @@ def pick(cumulated: Sequence[int], number: float) -> int:
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in a template: who may stand there, given who stands in the slots before it.
+    """A place in a template: which words may fill it, given the words in the slots before it.
 
     `@other`: the two suit each other (the tags of one meet what the other takes); `~other`: the same
     first tag; `!other`: not the same word. Slots whose words may refuse each other get `<other` unasked.
@@ -115,7 +115,7 @@ class Template:
         return Template(self.name, self.slots, EVEN)
 
     def choices(self, place: int, earlier: Sequence[Word | None]) -> list[Word]:
-        """Gives the words that may stand in the slot, commonest first."""
+        """Gives the words that may fill the slot, commonest first."""
         return self._tables[place].choices(earlier)[0]
 
     def draw(self, key: int, index: int = 0) -> Filling | None:

@@ -5,7 +5,7 @@
     for number, english, azerbaijani in read(source, "aze", "train", drops):
         ...
 
-Files are found under any spelling of a language's code, plain or compressed; `locate.LAYOUTS` lists the names tried.
+Files are found under any spelling of a language's code, plain or compressed; `source.LAYOUTS` lists the names tried.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ Pairs = Iterator[tuple[int, str, str]]
 
 
 def splits(source: Source, lang: str) -> tuple[str, ...]:
-    """Those of train, dev and test for which there are files; "valid" and "validation" in a name mean dev."""
+    """Which of train, dev and test have files; "valid" and "validation" in a name mean dev."""
     check_pair(source, lang, "train")
     if _is_remote(source):
         there = hub_splits(source, lang)
@@ -35,7 +35,7 @@ def splits(source: Source, lang: str) -> tuple[str, ...]:
 
 
 def inputs(source: Source, lang: str, split: str) -> tuple[Path, ...]:
-    """The files that `read` reads, none for a data set on the hub."""
+    """The files that `read` reads, none for a dataset on the hub."""
     check_pair(source, lang, split)
     return () if _is_remote(source) else require(source, lang, split)
 
@@ -43,8 +43,8 @@ def inputs(source: Source, lang: str, split: str) -> tuple[Path, ...]:
 def read(source: Source, lang: str, split: str, drops: Counter[str]) -> Pairs:
     """(number, pivot text, other text) of each pair, decoded but not cleaned.
 
-    The number is that of the line, row or unit. `drops` counts what never becomes a pair, by reason. Files are looked
-    for at once and read as the pairs are asked for.
+    The number is that of the line, row or unit. `drops` counts lines that do not become a pair, by reason. Files are
+    searched for at once and read as the pairs are consumed.
     """
     pairs = _read(source, lang, split, drops)
     return _detokenized(pairs, source.pivot, lang) if source.detokenize else pairs

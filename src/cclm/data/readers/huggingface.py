@@ -1,4 +1,4 @@
-"""Hugging Face datasets, from local files or the hub: rows of {"translation": {code: text}} or one column per language."""
+"""Hugging Face datasets, local or on the hub: rows of {"translation": {code: text}} or one column per language."""
 
 import importlib
 import json

@@ -1,4 +1,7 @@
-"""Where parallel text lies, how it is written, and the files of a language and split under any spelling of its code."""
+"""Where parallel text is, in which format, and which files belong to a language and split.
+
+File names may use any spelling of a language's code: `az`, `aze`, `az_Latn`.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,7 +26,7 @@ class Source:
 
     format: Format
     path: str
-    """A folder, a pattern with {lang}, {split}, {pivot} and {side}, or the name of a data set on the hub."""
+    """A folder, a pattern with {lang}, {split}, {pivot} and {side}, or the name of a dataset on the hub."""
     pivot: str = "eng"
     """The language that every pair has on one side."""
     languages: tuple[str, ...] = ()
@@ -54,15 +57,15 @@ def _check_pattern(source: Source) -> None:
             f"data.path {path}: unknown {{{unknown[0]}}}; known are {{lang}}, {{split}}, {{pivot}}, {{side}}"
         )
     if "side" in given and source.format != "moses":
-        raise DataError(f"data.path {path}: {{side}} is for moses, two files a pair; got data.format {source.format}")
+        raise DataError(f"data.path {path}: {{side}} is for moses, two files per pair; got data.format {source.format}")
     if given and "side" not in given and source.format == "moses":
-        raise DataError(f"data.path {path}: moses text is two files a pair; put {{side}} where their names differ")
+        raise DataError(f"data.path {path}: moses text is two files per pair; put {{side}} where their names differ")
     if given and "lang" not in given and source.format == "tsv" and len(source.languages) > 1:
         raise DataError(f"data.path {path}: one file for {len(source.languages)} languages; put {{lang}} into the path")
 
 
 def check_pair(source: Source, lang: str, split: str) -> None:
-    """Refuses what cannot name a pair of this source."""
+    """Refuses a language or split that this source cannot have."""
     check_language(lang)
     if canonical(lang) == canonical(source.pivot):
         raise DataError(f"language {lang} is the pivot ({source.pivot}) itself; a pair takes two languages")
@@ -93,7 +96,7 @@ _MOST = 8
 
 
 def find(source: Source, lang: str, split: str) -> tuple[Path, ...]:
-    """The files that hold the pairs, none if there are none: (pivot's, other's) for moses, one for the rest."""
+    """The files with the pairs, or none: (pivot, other language) for moses, one for all other formats."""
     try:
         return _found(source, lang, split)
     except OSError as error:
@@ -116,7 +119,7 @@ def _found(source: Source, lang: str, split: str) -> tuple[Path, ...]:
 
 
 def require(source: Source, lang: str, split: str) -> tuple[Path, ...]:
-    """As `find`; where there are none, an error that says what was looked for and what is there."""
+    """The same as `find`; without any file, DataError with the names that were tried and the files that exist."""
     if not (found := find(source, lang, split)):
         raise DataError(f"data.path {source.path}: {_nothing(source, lang, split)}")
     return found
@@ -126,7 +129,7 @@ def _patterns(source: Source) -> tuple[str, ...]:
     if "{" not in source.path and Path(source.path).is_dir():
         return tuple(str(Path(source.path) / layout) for layout in LAYOUTS[source.format])
     if source.format == "moses" and "{" not in source.path:
-        raise DataError(f"data.path {source.path}: no such folder; moses text is two files a pair")
+        raise DataError(f"data.path {source.path}: no such folder; moses text is two files per pair")
     return (source.path,)
 
 

@@ -142,6 +142,11 @@ class Prepared:
         """Whether both sides share one vocabulary."""
         return bool(self.manifest.settings.vocabulary["joint"])
 
+    @property
+    def pieces_wanted(self) -> int:
+        """The `vocabulary.pieces` of the recipe that the data was prepared for."""
+        return int(str(self.manifest.settings.vocabulary["pieces"]))
+
     def segmenter(self, language: str) -> Segmenter:
         """The SentencePiece model for text in this language."""
         name = "joint" if self.joint else language

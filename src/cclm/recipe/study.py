@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -200,7 +200,7 @@ def steps_to_come(study: Study, arm: str, steps: Mapping[str, int] | None = None
     return {"curriculum.gate": {**gate, "steps": dict(steps or {})}}
 
 
-def plain(value: object) -> object:
+def plain(value: object) -> Any:  # JSON of the same shape
     """Settings with infinity as YAML writes it, for which JSON has no word."""
     if isinstance(value, dict):
         return {name: plain(part) for name, part in value.items()}

@@ -12,7 +12,7 @@ from small_study import write_study
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.sweep import sweep
-from cclm.recipe.schema import Recipe, load_recipe
+from cclm.recipe import Recipe, load_recipe
 from cclm.report.pages import write_sweep
 
 pytestmark = pytest.mark.slow

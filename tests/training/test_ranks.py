@@ -23,7 +23,7 @@ from cclm.data.prepared import Prepared
 from cclm.errors import Interrupted, TrainingError
 from cclm.experiments.benchmark import fingerprint
 from cclm.experiments.pipeline import Pipeline
-from cclm.recipe.schema import Recipe, load_recipe
+from cclm.recipe import Recipe, load_recipe
 from cclm.training.lock import owner_of
 from cclm.training.ranks import joined
 

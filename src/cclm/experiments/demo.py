@@ -19,7 +19,7 @@ from cclm.experiments.executor import Job, run_jobs
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
 from cclm.formats.scores import Scores
-from cclm.recipe.schema import Recipe, load_recipe
+from cclm.recipe import Recipe, load_recipe
 from cclm.report.matrix import similarity_table
 from cclm.report.pages import run_report
 

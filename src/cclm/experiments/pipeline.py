@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
-from cclm.data.prepare import Plan, current, prepare
+from cclm.data.prepare import Plan, Preparation
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, DataError
 from cclm.evaluation.evaluate import Evaluation
@@ -143,16 +143,16 @@ class Pipeline:
         return Evaluation(self.folder, recipe=self.recipe)
 
     def _is_prepared(self) -> bool:
-        self.prepared = current(self._data_plan, self.recipe.prepared)
+        self.prepared = self._preparation.existing()
         return self.prepared is not None
 
     def _prepare(self) -> None:
         with shown({"learning subwords": len(self.recipe.data.languages) + 1}) as progress:
-            self.prepared = prepare(self._data_plan, self.recipe.prepared, workers=self.workers, progress=progress)
+            self.prepared = self._preparation.make(workers=self.workers, progress=progress)
 
-    @property
-    def _data_plan(self) -> Plan:
-        return Plan(self.recipe.data, self.recipe.vocabulary)
+    @cached_property
+    def _preparation(self) -> Preparation:
+        return Preparation(Plan(self.recipe.data, self.recipe.vocabulary), self.recipe.prepared)
 
     def _has_graph(self) -> bool:
         self.graph = graph_of(self.recipe, self.data)

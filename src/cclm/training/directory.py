@@ -6,8 +6,8 @@ from typing import Any
 
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, TrainingError
-from cclm.recipe.loading import check
 from cclm.recipe.schema import Recipe
+from cclm.recipe.section import check
 from cclm.training.tasks import Task, tasks
 
 RECIPE = "recipe.json"

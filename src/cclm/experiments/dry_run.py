@@ -13,9 +13,9 @@ from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_recipe, folder_of
 from cclm.experiments.prepare import plan
 from cclm.experiments.train import as_one, drawn, graph_of, known_losses, run_folder, world_size
+from cclm.formats.checkpoint import Progress
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import reported
-from cclm.training.progress import Progress
 from cclm.training.provenance import (
     changes,
     is_finished,

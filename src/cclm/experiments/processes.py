@@ -36,12 +36,12 @@ class Training:
         from cclm.curriculum import LanguageGraph
         from cclm.data.prepared import Prepared
         from cclm.experiments.benchmark import kept
-        from cclm.training.session import train
+        from cclm.training.session import Options, train
 
         recipe = self.settings()
         prepared = Prepared.open(recipe.prepared)
         if self.only:
-            train(recipe, prepared, None, None, self.folder, only=[self.only])
+            train(recipe, prepared, None, None, self.folder, Options(only=(self.only,)))
         else:
             graph = LanguageGraph.from_json(recipe.graph_file.read_text(encoding="utf-8"))
             train(recipe, prepared, graph, kept(recipe, prepared), self.folder)

@@ -20,8 +20,7 @@ from cclm.experiments.watch import Remaining, Watch
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, plain
 from cclm.report.pages import write_study
-from cclm.training.log import differences
-from cclm.training.provenance import is_finished
+from cclm.training.provenance import differences, is_finished
 
 
 class TrialTraining(Training):

@@ -13,8 +13,9 @@ from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import kept
 from cclm.experiments.processes import Training, side_by_side
 from cclm.experiments.trials import events
+from cclm.formats.run import Origin
 from cclm.recipe.schema import Recipe
-from cclm.training.manifest import origin_of
+from cclm.training.directory import origin_of
 
 Aggregate = Literal["max", "avg"]
 
@@ -34,8 +35,8 @@ class Leaf:
         return self.folder.name
 
     @property
-    def origin(self) -> dict[str, Any]:
-        """The run that it was one with at first; empty for the one that led from the start."""
+    def origin(self) -> Origin | None:
+        """The run that it was one with at first; None for the one that led from the start."""
         return origin_of(self.folder)
 
     @property
@@ -52,14 +53,14 @@ class LeafTraining(Training):
 
     def run(self) -> None:
         """Trains, in a process of its own."""
-        from cclm.training.session import train
+        from cclm.training.session import Options, train
 
         recipe = self.settings()
         prepared = Prepared.open(recipe.prepared)
         graph = LanguageGraph.from_json(recipe.graph_file.read_text(encoding="utf-8"))
         found = [Recipe.model_validate_json(path.read_text(encoding="utf-8")) for path in self.others]
-        followers = {other.name: other for other in found}
-        train(recipe, prepared, graph, kept(recipe, prepared), self.folder, followers=followers)
+        forks = {other.name: other for other in found}
+        train(recipe, prepared, graph, kept(recipe, prepared), self.folder, Options(forks=forks))
 
 
 def leaves(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Aggregate]) -> list[Leaf]:
@@ -112,7 +113,10 @@ def train_tree(
 
 def steps_trained(grid: Sequence[Leaf]) -> int:
     """Steps that the tree took: each leaf's from where it parted from its origin."""
-    return sum(_steps(leaf) - leaf.origin.get("step", 0) for leaf in grid if not leaf.origin.get("same"))
+    origins = [(leaf, leaf.origin) for leaf in grid]
+    return sum(
+        _steps(leaf) - (origin.step or 0 if origin else 0) for leaf, origin in origins if not (origin and origin.same)
+    )
 
 
 def steps_alone(grid: Sequence[Leaf]) -> int:

@@ -27,7 +27,7 @@ from cclm.experiments.trials import admissions_of, events
 from cclm.experiments.watch import Watch
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import write_sweep
-from cclm.training.manifest import origin_of
+from cclm.training.directory import origin_of
 from cclm.training.provenance import is_finished
 
 VERSION = 1
@@ -98,7 +98,8 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> dict[str, Any]:
     log = events(leaf.folder)
     stopped = next(event for event in reversed(log) if event["event"] == "stopped")
     best = next(event for event in log if event["event"] == "validation" and event["step"] == stopped["best"])
-    other = next((o for o in grid if o.name == leaf.origin.get("from")), None) if _is_same(leaf.folder) else None
+    origin = leaf.origin
+    other = next((o for o in grid if o.name == origin.run), None) if origin and origin.same else None
     scores = Evaluation((other or leaf).folder).scored() or {}
     chrf = [row["chrf"] for row in scores.get("languages", {}).values()]
     return {
@@ -117,7 +118,8 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> dict[str, Any]:
 
 
 def _is_same(folder: Path) -> bool:
-    return bool(origin_of(folder).get("same"))
+    origin = origin_of(folder)
+    return origin is not None and origin.same
 
 
 def _rival(run: Path) -> dict[str, Any]:

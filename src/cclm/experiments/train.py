@@ -52,9 +52,9 @@ def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
             graph = graph_of(recipe, prepared)
             draw(recipe, graph)
             losses = known_losses(recipe, prepared) or benchmark(as_one(recipe), prepared, say=say)
-            ranks.told(json.dumps([graph and graph.to_json(), losses]))
+            ranks.broadcast(json.dumps([graph and graph.to_json(), losses]))
         else:
-            text, losses = json.loads(ranks.told())
+            text, losses = json.loads(ranks.broadcast())
             prepared, graph = Prepared.open(recipe.prepared), LanguageGraph.from_json(text) if text else None
         train_model(recipe, prepared, graph, losses, ranks, tensorboard=tensorboard)
     return run_folder(recipe) if ranks.first else None
@@ -82,7 +82,7 @@ def train_model(
 ) -> Path:
     """The training itself, when all that comes before is there."""
     from cclm.training.ranks import ALONE
-    from cclm.training.session import train
+    from cclm.training.session import Options, train
 
     folder = run_folder(recipe)
     bleu = None
@@ -90,7 +90,8 @@ def train_model(
         from cclm.evaluation.dev_bleu import DevBleu  # a second more, where transformers is installed
 
         bleu = DevBleu(recipe, prepared, folder)
-    train(recipe, prepared, graph, losses, folder, ranks=ranks or ALONE, bleu=bleu, tensorboard=tensorboard)
+    options = Options(ranks=ranks or ALONE, bleu=bleu, tensorboard=tensorboard)
+    train(recipe, prepared, graph, losses, folder, options)
     return folder
 
 

@@ -1,5 +1,6 @@
 """What all formats share: JSON with a version, refused with the place, the value and the way out where it is wrong."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -72,6 +73,12 @@ class JsonFile(Part):
     def write(self, path: Path) -> bool:
         """Writes the file atomically, unless it has that content already; returns whether it wrote."""
         return write_if_changed(path, self.text())
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def parse_json(text: bytes | str, source: str, advice: str) -> object:

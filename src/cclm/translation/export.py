@@ -22,11 +22,11 @@ from cclm.atomic import atomic_folder
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 from cclm.errors import TrainingError
+from cclm.formats.checkpoint import damage
 from cclm.formats.export import MANIFEST, Checked, Export, Pair, Reserved
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import recipe_of, tasks_of, weights_of
-from cclm.training.manifest import damage
 from cclm.training.session import shape_of
 from cclm.training.tasks import Task
 from cclm.translation.convert import convert

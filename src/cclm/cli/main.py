@@ -402,7 +402,7 @@ def recipes(name: str | None) -> None:
         raise ConfigError(f"no recipe {name!r}; there are {', '.join(texts)}")
 
 
-TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2"}
+TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "jinja2"}
 """What the extra of this name brings."""
 
 

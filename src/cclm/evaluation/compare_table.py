@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cclm.report.written import seeds_named
+from cclm.report.document import name_seeds
 
 TITLES = {"bleu": "BLEU", "chrf": "chrF"}
 MEANS = {"all": "mean", "hrl": "HRLs", "lrl": "LRLs"}
@@ -29,7 +29,7 @@ def print_comparisons(found: Mapping[str, Any]) -> None:
 def _seeds(comparison: Mapping[str, Any]) -> str:
     """The seeds of methods; of two runs nothing."""
     seeds = comparison.get("seeds")
-    return "" if not seeds else f", {seeds_named(seeds)}" + (" on average" if len(seeds) > 1 else "")
+    return "" if not seeds else f", {name_seeds(seeds)}" + (" on average" if len(seeds) > 1 else "")
 
 
 def _is_over_seeds(comparison: Mapping[str, Any]) -> bool:

@@ -22,8 +22,8 @@ from cclm.experiments.processes import Training, side_by_side
 from cclm.experiments.train import run_folder
 from cclm.experiments.watch import Watch
 from cclm.recipe.schema import Recipe, load_recipe
-from cclm.report.matrix import similarity_table
 from cclm.report.pages import run_report
+from cclm.report.similarity_table import similarity_table
 
 METHODS = {
     "ccl-m-avg": ("name=ccl-m-avg",),

@@ -13,7 +13,7 @@ from cclm.errors import ConfigError, DataError
 from cclm.experiments.prepare import prepared_data
 from cclm.recipe.schema import Recipe
 from cclm.report.graph import draw_graph
-from cclm.report.matrix import similarity_table
+from cclm.report.similarity_table import similarity_table
 
 
 def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> LanguageGraph:

@@ -44,9 +44,8 @@ class Trial(Part):
     def _check_finished(self) -> Self:
         if not self.is_finished:
             return self
-        for name in ("steps", "tokens", "scores"):
-            if getattr(self, name) is None:
-                raise ValueError(f"{name} in a finished trial")
+        if self.scores is None:
+            raise ValueError("scores in a finished trial")
         for lang, row in self.rows.items():
             for metric in ("bleu", "chrf"):
                 if metric not in row:
@@ -209,3 +208,14 @@ class StudyResults(JsonFile):
     arms: dict[str, Arm]
     comparisons: list[Comparison]
     tuning: Tuning | None = None
+
+
+class DeclaredFile(JsonFile):
+    """The content of declared.json: what was asked before the first run."""
+
+    advice: ClassVar[str] = "give the study another name"
+    seeds: list[StrictInt]
+    primary: list[list[str]]
+    endpoint: str
+    tune: dict[str, Any] | None = None
+    """The section `tune` of the study, as it was: settings of any type."""

@@ -1,0 +1,284 @@
+"""Damaged, foreign and malicious files: one line names the file and the reason, and nothing in them is executed."""
+
+import json
+import os
+import pickle
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import assert_done, assert_refused, cclm, limited, read_json, rewrite_manifest
+
+RUN = "work/runs/small"
+MORE = ["train", "recipe.yaml", "training.max_steps=25"]
+
+
+@pytest.mark.xfail(strict=True, reason="the work folder is looked for behind the link")
+def test_a_runs_folder_behind_a_symlink_can_be_scored(project: Path, tmp_path: Path) -> None:
+    """work/runs may be a symbolic link to another disk: the work folder is where the link is."""
+    shutil.move(project / "work" / "runs", tmp_path / "scratch")
+    (project / "work" / "runs").symlink_to(tmp_path / "scratch")
+    assert_done(cclm("score", RUN, folder=project))
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+LATE = pytest.mark.xfail(strict=True, reason="prepared without a word")
+NO_REFERENCES = "\tev kitab.\n\tsu yol.\n"
+
+
+@pytest.mark.parametrize(
+    ("split", "content"),
+    [
+        pytest.param("test", "", id="no test lines", marks=LATE),
+        pytest.param("test", NO_REFERENCES, id="no test references", marks=LATE),
+        pytest.param("dev", "", id="no dev lines"),
+        pytest.param("dev", NO_REFERENCES, id="no dev references", marks=LATE),
+    ],
+)
+def test_an_empty_set_is_refused_before_anything_is_trained(fresh: Path, split: str, content: str) -> None:
+    """`prepare` names the language and the split of a dev or test set in which there is nothing to compare with."""
+    (fresh / "text" / f"aze.{split}.tsv").write_text(content)
+    ended = cclm("prepare", "recipe.yaml", "--workers", "1", folder=fresh)
+    assert_refused(ended, "aze", split, codes=[1])
+
+
+@pytest.mark.xfail(strict=True, reason="left out without a word")
+@pytest.mark.slow
+def test_a_language_without_a_test_set_is_named_where_means_are_printed(project: Path) -> None:
+    """`run` scores the other languages and says which language the means leave out."""
+    (project / "text" / "aze.test.tsv").unlink()
+    ended = cclm("run", "recipe.yaml", "name=other", "training.max_steps=2", folder=project)
+    assert_done(ended)
+    scored = ended.stderr[ended.stderr.index("score") :] + ended.stdout
+    assert "aze" in scored, ended
+
+
+@pytest.mark.xfail(strict=True, reason="traceback: ValueError")
+@pytest.mark.parametrize(
+    "content",
+    [b"bird\n", b"\xff\xfe" * 20 + b"\n"],
+    ids=["truncated", "not UTF-8"],
+)
+def test_damaged_translations_are_not_scored(project: Path, run: Path, content: bytes) -> None:
+    """`score` translates again, to the same scores, or names the damaged file."""
+    before = read_json(run / "scores.json")["languages"]
+    (run / "translations" / "test.aze-eng.txt").write_bytes(content)
+    ended = cclm("score", RUN, "--json", folder=project)
+    if ended.code == 0:
+        assert json.loads(ended.stdout)["languages"] == before
+    else:
+        assert_refused(ended, "test.aze-eng.txt")
+
+
+TMX = """<?xml version="1.0" encoding="{encoding}"?>
+<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>
+"""
+UNIT = '<tu><tuv xml:lang="en"><seg>house {0}</seg></tuv><tuv xml:lang="ja"><seg>家 {0}</seg></tuv></tu>'
+
+
+@pytest.mark.xfail(strict=True, reason="traceback: ValueError or LookupError")
+@pytest.mark.parametrize("declared", ["Shift_JIS", "no-such-encoding"])
+def test_a_tmx_file_in_an_encoding_that_is_not_read_is_named(tmp_path: Path, declared: str) -> None:
+    """`prepare` names the file and the encoding that it declares, and says to convert it to UTF-8."""
+    for split in ("train", "dev"):
+        text = TMX.format(encoding=declared, units="".join(UNIT.format(i) for i in range(30)))
+        (tmp_path / f"jpn.{split}.tmx").write_bytes(text.encode("shift_jis"))
+    recipe = "version: 1\nname: x\nwork: work\ndata: {format: tmx, path: ., high_resource: [jpn], low_resource: []}\n"
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    ended = cclm("prepare", "recipe.yaml", "--workers", "1", folder=tmp_path)
+    assert_refused(ended, "jpn.", declared, "UTF-8", codes=[1])
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="traceback: RecursionError")
+@pytest.mark.parametrize(("command", "key"), [("graph", "graph.file"), ("train", "benchmark.file")])
+def test_a_table_that_is_no_table_is_named(fresh: Path, command: str, key: str) -> None:
+    """A graph or a table of reference losses that is nested without end is refused by its name."""
+    (fresh / "mine.json").write_text("[" * 100_000)
+    assert_refused(cclm(command, "recipe.yaml", f"{key}=mine.json", folder=fresh), "mine.json")
+
+
+# --- run directories --------------------------------------------------------------------------------------------------
+
+
+def newest(run: Path) -> Path:
+    return max((run / "checkpoints").glob("step-*"))
+
+
+def edit_manifest(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def edit(checkpoint: Path) -> None:
+        manifest = read_json(checkpoint / "manifest.json")
+        change(manifest)
+        (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+
+    return edit
+
+
+FILES_A_LIST = edit_manifest(lambda manifest: manifest.update(files=["model.safetensors"]))
+EMPTY = edit_manifest(lambda manifest: manifest.update(files={}))
+ONE_LESS = edit_manifest(lambda manifest: manifest["files"].pop("optimizer.safetensors"))
+
+
+def brackets(checkpoint: Path) -> None:
+    (checkpoint / "manifest.json").write_text("[" * 100_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(FILES_A_LIST, id="files a list"),
+        pytest.param(EMPTY, id="no files"),
+        pytest.param(
+            ONE_LESS,
+            id="one less",
+            marks=pytest.mark.xfail(strict=True, reason="a file that the manifest does not list is not checked"),
+        ),
+        pytest.param(brackets, id="brackets", marks=pytest.mark.xfail(strict=True, reason="traceback: RecursionError")),
+    ],
+)
+def test_an_edited_manifest_is_not_believed_when_text_is_translated(
+    project: Path, run: Path, edit: Callable[[Path], None]
+) -> None:
+    """A checkpoint whose manifest does not list exactly its files is named and not exported."""
+    edit(newest(run))
+    shutil.rmtree(run / "ctranslate2")
+    ended = cclm("translate", RUN, "--source", "aze", folder=project)
+    assert_refused(ended, "step-00000020", "manifest.json", codes=[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(EMPTY, id="no files", marks=pytest.mark.xfail(strict=True, reason="the checkpoint is taken")),
+        pytest.param(brackets, id="brackets", marks=pytest.mark.xfail(strict=True, reason="traceback: RecursionError")),
+    ],
+)
+def test_training_falls_back_from_a_checkpoint_with_an_edited_manifest(
+    project: Path, run: Path, edit: Callable[[Path], None]
+) -> None:
+    """`train` continues from the checkpoint before and names the one that it does not believe."""
+    edit(newest(run))
+    ended = cclm(*MORE, folder=project)
+    assert_done(ended)
+    assert "step-00000020" in ended.stderr + ended.stdout, ended
+    assert "step 10" in ended.stderr, ended
+
+
+class Evil:
+    """Unpickling it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> object:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="traceback: SafetensorError")
+@pytest.mark.parametrize("kind", ["junk", "pickle"])
+def test_weights_that_are_no_safetensors_are_refused_and_not_executed(
+    project: Path, run: Path, tmp_path: Path, kind: str
+) -> None:
+    """A consistent manifest does not make a file a model: the file is named, and nothing in it runs."""
+    trap = tmp_path / "trap"
+    contents = {"junk": b"junk" * 100, "pickle": pickle.dumps(Evil(trap))}
+    checkpoint = newest(run)
+    (checkpoint / "model.safetensors").write_bytes(contents[kind])
+    rewrite_manifest(checkpoint)
+    shutil.rmtree(run / "ctranslate2")
+    ended = cclm("translate", RUN, "--source", "aze", folder=project)
+    assert not trap.exists()
+    assert_refused(ended, "step-00000020", "model.safetensors", codes=[1])
+
+
+@pytest.mark.xfail(strict=True, reason="traceback: SafetensorError")
+@pytest.mark.slow
+def test_training_does_not_continue_junk_weights_with_a_consistent_manifest(project: Path, run: Path) -> None:
+    """`train` names the file and refuses, or falls back to the checkpoint before and says so."""
+    checkpoint = newest(run)
+    (checkpoint / "optimizer.safetensors").write_bytes(b"junk" * 100)
+    rewrite_manifest(checkpoint)
+    ended = cclm(*MORE, folder=project)
+    if ended.code == 0:
+        assert "optimizer.safetensors" in ended.stderr + ended.stdout, ended
+    else:
+        assert_refused(ended, "optimizer.safetensors", codes=[1])
+
+
+@pytest.mark.xfail(strict=True, reason="traceback: ValueError, or the file is not named")
+@pytest.mark.parametrize(
+    "name",
+    ["", "../..", "step-00000099", "a\0b"],
+    ids=["empty", "elsewhere", "missing", "NUL"],
+)
+def test_a_pointer_to_no_checkpoint_is_named(project: Path, run: Path, name: str) -> None:
+    """`best` must name a checkpoint beside it; anything else is refused with the name of the file."""
+    (run / "checkpoints" / "best").write_text(name + "\n")
+    ended = cclm("translate", RUN, "--source", "aze", folder=project)
+    assert_refused(ended, os.path.join("checkpoints", "best"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["config.yaml", "scores.json", "environment.json"])
+def test_a_damaged_file_of_a_run_directory_is_named_by_report(project: Path, run: Path, name: str) -> None:
+    """`report` names the file, or leaves out what it says."""
+    (run / name).write_text("[" * 100_000)
+    ended = cclm("report", RUN, folder=project)
+    if ended.code:
+        assert_refused(ended, name)
+
+
+# --- scorers ----------------------------------------------------------------------------------------------------------
+
+
+def scorer(folder: Path, program: str) -> str:
+    """The option for a scorer that runs this Python program."""
+    (folder / "scorer.py").write_text(program)
+    return f"mine={shlex.quote(sys.executable)} -S {shlex.quote(str(folder / 'scorer.py'))}"
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="traceback: MemoryError")
+def test_a_scorer_that_prints_without_end_is_ended(project: Path) -> None:
+    """A line that is longer than an answer can be ends the scorer; its name is told, and memory stays bounded."""
+    endless = scorer(project, "import sys\nwhile True: sys.stdout.write('x' * 1000000)")
+    memory = limited(resource.RLIMIT_AS, 1 << 30)
+    ended = cclm("score", RUN, "--scorer", endless, folder=project, limit=30, prepare=memory)
+    assert_refused(ended, "scorer mine", codes=[1])
+
+
+@pytest.mark.xfail(strict=True, reason="traceback: ValueError")
+def test_huge_scores_are_averaged_or_refused(project: Path, run: Path) -> None:
+    """The mean of finite scores is finite, or the scorer is named."""
+    program = (
+        "import json, sys\nfor line in sys.stdin: print(json.dumps({'id': json.loads(line)['id'], 'score': 1e308}))"
+    )
+    ended = cclm("score", RUN, "--json", "--scorer", scorer(project, program), folder=project)
+    if ended.code == 0:
+        assert json.loads(ended.stdout)["languages"]["aze"]["mine"] == pytest.approx(1e308)
+    else:
+        assert_refused(ended, "scorer mine", codes=[1])
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="there is no time limit")
+def test_a_scorer_that_hangs_is_ended_with_its_children(project: Path) -> None:
+    """`--scorer-timeout SECONDS` ends a scorer that does not answer, and all that it has started."""
+    program = "import os, subprocess, time\nchild = subprocess.Popen(['sleep', '1000'])\n"
+    program += "open('child', 'w').write(str(child.pid))\ntime.sleep(1000)"
+    ended = cclm("score", RUN, "--scorer", scorer(project, program), "--scorer-timeout", "2", folder=project, limit=30)
+    assert_refused(ended, "scorer mine", "2 s", codes=[1])
+    child = int((project / "child").read_text())
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(child)], capture_output=True, text=True, check=False)
+    assert state.stdout.strip() in ("", "Z"), state.stdout

@@ -1,0 +1,161 @@
+"""Settings and arguments that make no sense: exit code 2, and a message that names the key and the value."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from command import assert_done, assert_refused, cclm, limited
+
+RUN = "work/runs/small"
+HUGE = str(10**30)
+
+
+def fails(*values: str, reason: str) -> object:
+    """A parameter for which the test fails today."""
+    return pytest.param(*values, marks=pytest.mark.xfail(strict=True, reason=reason))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        fails(f"seed={HUGE}", reason="traceback: ValueError"),
+        fails(f"training.batch_tokens={HUGE}", reason="traceback: OverflowError"),
+        fails(f"vocabulary.pieces={HUGE}", reason="traceback: ValueError"),
+        fails("curriculum.gate.threshold=.nan", reason="the run is begun, and then differs from itself: nan -> nan"),
+        fails("training.learning_rate=.inf", reason="taken as it is"),
+        "training.learning_rate=.nan",
+        fails("training.device=meta", reason="traceback: RuntimeError"),
+        "training.device=nonsense",
+        fails('work="a\\0b"', reason="traceback: ValueError"),
+        'data.path="a\\0b"',
+    ],
+)
+def test_a_value_without_meaning_is_refused_with_its_key(fresh: Path, change: str) -> None:
+    """`train` ends before it has trained anything, and the message names the key."""
+    ended = cclm("train", "recipe.yaml", "training.max_steps=2", change, folder=fresh, limit=30)
+    assert_refused(ended, change.partition("=")[0])
+    assert not (fresh / RUN).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "value",
+    [fails("inf", reason="traceback: ValueError"), fails("nan", reason="trained, and failed"), "-inf"],
+)
+def test_a_sweep_refuses_a_threshold_that_is_no_number(fresh: Path, value: str) -> None:
+    """`--threshold` takes finite numbers only."""
+    ended = cclm("sweep", "recipe.yaml", f"--threshold={value}", "training.max_steps=2", folder=fresh)
+    assert_refused(ended, "--threshold", value, codes=[2])
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="looks for other ranks, and the variable is not named")
+@pytest.mark.parametrize("value", ["", "x"])
+def test_a_malformed_variable_of_torchrun_is_named_or_counts_as_not_set(fresh: Path, value: str) -> None:
+    """An empty variable counts as not set; another that is no number is named with its value."""
+    ended = cclm("train", "recipe.yaml", "training.max_steps=2", folder=fresh, environment={"WORLD_SIZE": value})
+    if value:
+        assert_refused(ended, "WORLD_SIZE", repr(value))
+    else:
+        assert_done(ended)
+
+
+@pytest.mark.xfail(strict=True, reason="read as markup: traceback, or the name is not printed")
+@pytest.mark.parametrize("name", ["a[/]b", "[red]"])
+def test_square_brackets_in_a_path_are_printed_as_they_are(fresh: Path, name: str) -> None:
+    """A work folder may have any name that the file system takes, and it is printed literally."""
+    ended = cclm("prepare", "recipe.yaml", f"work='{name}'", "--workers", "1", folder=fresh)
+    assert_done(ended)
+    assert name in ended.stdout
+
+
+@pytest.mark.xfail(strict=True, reason="ends in an error about a file of ours")
+@pytest.mark.parametrize("name", ["models", "manifest.json"])
+def test_a_language_with_the_name_of_a_file_of_ours_is_prepared_or_refused(fresh: Path, name: str) -> None:
+    """The name of a language never collides with the files of the prepared data."""
+    for split in ("train", "dev", "test"):
+        shutil.copy(fresh / "text" / f"aze.{split}.tsv", fresh / "text" / f"{name}.{split}.tsv")
+    change = f"data.low_resource=[{name}]"
+    ended = cclm("prepare", "recipe.yaml", "work=other", change, "--workers", "1", folder=fresh)
+    if ended.code:
+        assert_refused(ended, name, "data.low_resource", codes=[2])
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="waits without end")
+def test_a_recipe_that_is_a_fifo_is_refused_at_once(fresh: Path) -> None:
+    """A file that is not a regular file is named; nothing waits for a writer that may never come."""
+    os.mkfifo(fresh / "pipe.yaml")
+    assert_refused(cclm("train", "pipe.yaml", folder=fresh, limit=10), "pipe.yaml", codes=[2])
+
+
+def test_a_recipe_with_a_python_tag_runs_nothing(fresh: Path) -> None:
+    """YAML is data: a tag that would call a function is refused."""
+    (fresh / "evil.yaml").write_text(f"version: !!python/object/apply:os.mkdir ['{fresh}/trap']\n")
+    assert_refused(cclm("train", "evil.yaml", folder=fresh), "evil.yaml", codes=[2])
+    assert not (fresh / "trap").exists()
+
+
+@pytest.mark.xfail(strict=True, reason="the test sets are translated")
+@pytest.mark.parametrize("option", ["--source", "--target"])
+def test_an_empty_language_is_refused(project: Path, option: str) -> None:
+    """`--source ''` is a mistake in a script, and not the request to translate the test sets."""
+    ended = cclm("translate", RUN, option, "", folder=project)
+    assert_refused(ended, option, codes=[2])
+
+
+@pytest.mark.parametrize(
+    "path", [fails("text/{lang", reason="taken for the name of a folder"), "text/{lang}.{splt}.tsv"]
+)
+def test_a_path_pattern_that_cannot_be_filled_in_is_refused(fresh: Path, path: str) -> None:
+    """The message names data.path, the pattern, and what a pattern may contain."""
+    ended = cclm("prepare", "recipe.yaml", f"data.path='{path}'", "work=other", "--workers", "1", folder=fresh)
+    assert_refused(ended, path, "{lang}", "{split}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "threads", [fails("10000", reason="starts 10,000 threads"), fails(HUGE, reason="traceback: TypeError")]
+)
+def test_threads_are_capped(project: Path, threads: str) -> None:
+    """More threads than cores are of no use: the number is lowered, or refused by the name of its option."""
+    (project / "lines.txt").write_text("ev kitab su.\n")
+    text = ["translate", RUN, "--source", "aze", "--input", "lines.txt"]
+    few = limited(resource.RLIMIT_AS, 4 << 30)  # the stacks of 10,000 threads do not fit into it
+    ended = cclm(*text, "--threads", threads, folder=project, prepare=few)
+    if ended.code:
+        assert_refused(ended, "--threads", codes=[2])
+    else:
+        assert_done(ended)
+        assert ended.stdout == cclm(*text, "--threads", "1", folder=project).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="UserWarning with the path and the line of the source")
+def test_a_warning_does_not_show_our_source(fresh: Path) -> None:
+    """A low-resource language that resembles no other is a warning in words, without a line of code."""
+    graph = {"version": 1, "k": None, "high_resource": ["tur"], "low_resource": ["aze"]}
+    (fresh / "mine.json").write_text(json.dumps({**graph, "similarity": {"aze": {"tur": 0.0}}}))
+    ended = cclm("train", "recipe.yaml", "graph.file=mine.json", "training.max_steps=1", folder=fresh)
+    assert_done(ended)
+    assert "aze" in ended.stderr, ended
+    assert ".py" not in ended.stderr, ended
+
+
+@pytest.mark.slow
+def test_a_work_folder_that_cannot_be_written_is_refused_before_anything_is_done(fresh: Path, tmp_path: Path) -> None:
+    """`train` names the read-only folder at once, and not after the data has been read."""
+    readonly = tmp_path / "readonly"
+    readonly.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", readonly], check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        ended = cclm("train", "recipe.yaml", f"work={readonly}/work", folder=fresh)
+    finally:
+        subprocess.run(["umount", "--lazy", readonly], check=True)
+    assert_refused(ended, "readonly", "ead-only", codes=[1])

@@ -10,7 +10,7 @@ import pytest
 from browser import dom, needs_browser
 from made_run import EVIL, write_evil, write_lines, write_log, write_run
 
-from cclm.report.page import write_report
+from cclm.report.pages import run_report
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
@@ -63,7 +63,7 @@ def acting(page: Path, script: str) -> Drawn:
 
 
 def test_every_language_has_a_curve_in_every_chart(tmp_path: Path) -> None:
-    found = drawn(write_report(write_run(tmp_path / "run")))
+    found = drawn(run_report(write_run(tmp_path / "run")))
     assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 8, "dev-loss": 8}
     assert found.open == {"hrl": 4, "lrl": 4}
 
@@ -72,7 +72,7 @@ def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     (tmp_path / "proportional").mkdir()
     (tmp_path / "proportional" / "scores.json").write_text((run / "scores.json").read_text())
-    found = drawn(write_report(run))
+    found = drawn(run_report(run))
     assert "proportional: BLEU of these systems" in found.text
     assert "glg joined: its HRLs-evaluated competence was 0.902, at or above the threshold of 0.9" in found.text
     for words in (
@@ -87,7 +87,7 @@ def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
 
 def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    plain = drawn(write_report(run)).text
+    plain = drawn(run_report(run)).text
     assert "off-target" not in plain
     assert "scorer" not in plain
     content = json.loads((run / "scores.json").read_text())
@@ -95,7 +95,7 @@ def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_
     content["languages"]["bel"] |= {"off_target_references": 0.05, "comet": 0.7125, "exact": 12.5}
     content["signature"]["scorers"] = {"comet": "comet.py", "exact": "exact.py"}
     (run / "scores.json").write_text(json.dumps(content))
-    text = drawn(write_report(run)).text.replace("\u00a0", " ")
+    text = drawn(run_report(run)).text.replace("\u00a0", " ")
     assert "BLEUchrFoff-targetcometexactdev loss" in text
     assert "12.5 % (4.0 %)0.7500–" in text
     assert "– (5.0 %)0.712512.50" in text
@@ -105,7 +105,7 @@ def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_
 
 def test_a_thousand_languages_can_be_drawn(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", "thousand", "max_steps=20000", "second_phase=18000")
-    found = drawn(write_report(run))
+    found = drawn(run_report(run))
     assert found.curves == {"competence": 1000, "hrls-competence": 900, "weights": 1000, "dev-loss": 1000}
 
 
@@ -119,14 +119,14 @@ def test_a_thousand_languages_can_be_drawn(tmp_path: Path) -> None:
 )
 def test_a_run_that_has_just_begun_says_what_is_not_there_yet(tmp_path: Path, first: list[dict[str, object]]) -> None:
     write_log(tmp_path, first)
-    found = drawn(write_report(tmp_path))
+    found = drawn(run_report(tmp_path))
     assert "No scores yet." in found.text
     assert "not stopped yet" in found.text
     assert ("No round measured yet." in found.text) == (not first)
 
 
 def test_nothing_that_a_run_s_files_say_is_executed(tmp_path: Path) -> None:
-    found = drawn(write_report(write_evil(tmp_path)))
+    found = drawn(run_report(write_evil(tmp_path)))
     assert "img" not in found.tags
     assert found.tags.count("script") == 2
     assert found.text.count(EVIL) > 8  # title, headline, summary, table, admissions, translations, settings
@@ -139,7 +139,7 @@ def pressed(key: str, times: int, *, shift: bool) -> str:
 
 
 def test_arrow_keys_step_through_the_rounds(tmp_path: Path) -> None:
-    page = write_report(write_run(tmp_path / "run"))
+    page = run_report(write_run(tmp_path / "run"))
     # glg joins at 30,300, aze at 31,700, slk at 32,000, bel at 33,300: the last stop before bel is slk's.
     found = acting(page, pressed("ArrowLeft", 2, shift=True))
     assert (found.open, "step 32,000" in found.text) == ({"hrl": 4, "lrl": 3}, True)
@@ -152,7 +152,7 @@ def test_arrow_keys_step_through_the_rounds(tmp_path: Path) -> None:
 def test_pointing_at_a_chart_shows_its_moment_everywhere(tmp_path: Path) -> None:
     point = """const here = document.querySelector('#dev-loss svg'), box = here.getBoundingClientRect();
     here.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + 41, clientY: box.top + 50}));"""
-    found = acting(write_report(write_run(tmp_path / "run")), point)
+    found = acting(run_report(write_run(tmp_path / "run")), point)
     assert found.open == {"hrl": 4}  # close to the start nobody else had come
     leave = point + "here.dispatchEvent(new PointerEvent('pointerleave'))"
     assert acting(tmp_path / "run" / "report.html", leave).open == {"hrl": 4, "lrl": 4}
@@ -160,14 +160,14 @@ def test_pointing_at_a_chart_shows_its_moment_everywhere(tmp_path: Path) -> None
 
 def test_a_page_can_be_drawn_again_from_newer_data(tmp_path: Path) -> None:
     script = "const newer = JSON.parse(embedded.textContent); newer.name = 'newer'; draw(newer); draw(newer)"
-    found = acting(write_report(write_run(tmp_path / "run")), script)
+    found = acting(run_report(write_run(tmp_path / "run")), script)
     assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 8, "dev-loss": 8}
     assert found.tags.count("h1") == 1
 
 
 def test_a_page_drawn_again_stays_where_the_reader_left_it(tmp_path: Path) -> None:
     script = pressed("ArrowLeft", 2, shift=True) + "draw(JSON.parse(embedded.textContent))"
-    found = acting(write_report(write_run(tmp_path / "run")), script)
+    found = acting(run_report(write_run(tmp_path / "run")), script)
     assert found.open == {"hrl": 4, "lrl": 3}  # at slk's admission, as above
 
 
@@ -177,4 +177,4 @@ def test_the_graph_alone_is_drawn_before_the_first_round(tmp_path: Path) -> None
     shutil.copy(whole / "graph.json", tmp_path / "run" / "graph.json")
     lines = [{"event": "admitted", "step": 0, "language": lang, "reason": "high-resource"} for lang in ("tur", "rus")]
     write_lines(tmp_path / "run" / "log.jsonl", [json.dumps(line) for line in lines])
-    assert drawn(write_report(tmp_path / "run")).open == {"hrl": 2}
+    assert drawn(run_report(tmp_path / "run")).open == {"hrl": 2}

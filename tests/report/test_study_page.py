@@ -5,11 +5,11 @@ import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 from made_run import EVIL
-from made_study import HRLS, LRLS, made_study
+from made_study import HRLS, LRLS, made_study, typed
 from read_page import finished, page_of
 
-from cclm.report.forest import forest
 from cclm.report.study import Study
+from cclm.report.study_claims import forest_plot
 from cclm.report.study_page import study_markdown, study_page
 
 
@@ -81,7 +81,7 @@ def test_a_study_of_which_nothing_finished_still_has_a_page() -> None:
     results = made_study(arms=["uniform"], seeds=[1], failed=[("uniform", 1), ("bitext", 1)], primary=[["a", "b"]])
     page = page_of(results)
     assert "No trial has finished" in page.words
-    assert "not to be had from the trials that finished: a − b." in page.words
+    assert "impossible with the trials that finished: a − b." in page.words
     assert "Nothing to compare" in page.words
 
 
@@ -104,15 +104,15 @@ def test_nothing_that_the_results_say_becomes_markup() -> None:
     assert "script" not in page.tags
     assert "img" not in page.tags
     assert page.words.count(EVIL) > 20
-    markdown = study_markdown(evil_study())
+    markdown = study_markdown(typed(evil_study()))
     assert "<script" not in markdown
     assert "<img" not in markdown
-    ElementTree.fromstring(forest(Study(evil_study())))
+    ElementTree.fromstring(forest_plot(Study(typed(evil_study()))))
 
 
 def test_markdown_says_the_same_as_the_page() -> None:
     results = made_study()
-    text, page = study_markdown(results), page_of(results)
+    text, page = study_markdown(typed(results)), page_of(results)
     assert re.findall(r"^### (.*)$", text, flags=re.MULTILINE) == [
         caption.replace("*", r"\*") for caption in page.tables
     ]
@@ -121,8 +121,8 @@ def test_markdown_says_the_same_as_the_page() -> None:
     bare = [[re.sub(r"[*\\]", "", cell) for cell in row] for row in rows]
     assert bare == [[cell.replace("\u00a0", " ") for cell in row] for row in shown]
     assert "forest.svg" not in text
-    assert "](pictures/forest.svg)" in study_markdown(results, pictures="pictures")
+    assert "](pictures/forest.svg)" in study_markdown(typed(results), pictures="pictures")
 
 
 def test_the_page_is_equal_to_the_byte_for_equal_results() -> None:
-    assert study_page(made_study()) == study_page(made_study())
+    assert study_page(typed(made_study())) == study_page(typed(made_study()))

@@ -20,8 +20,8 @@ from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
 from cclm.formats.scores import Scores
 from cclm.recipe import Recipe, load_recipe
-from cclm.report.matrix import similarity_table
 from cclm.report.pages import run_report
+from cclm.report.similarity_table import similarity_table
 
 METHODS = {
     "ccl-m-avg": ("name=ccl-m-avg",),

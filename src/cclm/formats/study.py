@@ -1,13 +1,15 @@
 """What a study leaves in its folder: results.json and tuned.json. No clock in them: equal studies, equal bytes."""
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import StrictBool, StrictInt
+from pydantic import Strict, StrictBool, StrictInt, model_validator
 
 from cclm.formats.base import JsonFile, Part
 from cclm.formats.scores import Means, Row
 
-PerLanguage = dict[str, float]
+Number = Annotated[float, Strict()]
+"""A finite number; a text or a truth value is refused."""
+PerLanguage = dict[str, Number]
 
 
 class StudyScores(Part):
@@ -32,16 +34,33 @@ class Trial(Part):
     admissions: dict[str, StrictInt] | None = None
     draws: dict[str, int] | None = None
     epochs: PerLanguage | None = None
-    weighted: float | None = None
-    macro: float | None = None
-    dev_loss: dict[str, float | None] | None = None
-    macro_at: dict[str, float | None] | None = None
+    weighted: Number | None = None
+    macro: Number | None = None
+    dev_loss: dict[str, Number | None] | None = None
+    macro_at: dict[str, Number | None] | None = None
     scores: StudyScores | None = None
+
+    @model_validator(mode="after")
+    def _check_finished(self) -> Self:
+        if not self.is_finished:
+            return self
+        if self.scores is None:
+            raise ValueError("scores in a finished trial")
+        for lang, row in self.rows.items():
+            for metric in ("bleu", "chrf"):
+                if metric not in row:
+                    raise ValueError(f"scores.languages.{lang}.{metric} in a finished trial")
+        return self
 
     @property
     def is_finished(self) -> bool:
-        """Whether it came to its end."""
+        """Whether the training and the scoring were completed."""
         return self.state == "finished"
+
+    @property
+    def rows(self) -> dict[str, Row]:
+        """The scores of each language; empty for a failed trial."""
+        return self.scores.languages if self.scores else {}
 
 
 class Declared(Part):
@@ -80,18 +99,18 @@ class StudyBenchmark(Part):
 class Metric(Part):
     """A metric of an arm, mean over seeds, over groups of languages."""
 
-    all: float | None = None
-    hrl: float | None = None
-    lrl: float | None = None
-    worst: float | None = None
+    all: Number | None = None
+    hrl: Number | None = None
+    lrl: Number | None = None
+    worst: Number | None = None
 
 
 class MoreScores(Part):
     """A score beside BLEU and chrF, mean over seeds."""
 
-    all: float | None = None
-    hrl: float | None = None
-    lrl: float | None = None
+    all: Number | None = None
+    hrl: Number | None = None
+    lrl: Number | None = None
     languages: PerLanguage
 
 
@@ -101,22 +120,23 @@ class Arm(Part):
     seeds: StrictInt
     bleu: Metric | None = None
     chrf: Metric | None = None
-    languages: dict[str, dict[str, float | None]] | None = None
-    weighted: float | None = None
-    macro: float | None = None
-    steps: float | None = None
+    languages: dict[str, dict[str, Number | None]] | None = None
+    weighted: Number | None = None
+    macro: Number | None = None
+    steps: Number | None = None
     more_scores: dict[str, MoreScores] | None = None
 
 
 class LanguageDifference(Part):
     """The difference in one language, by a bootstrap of its sentences."""
 
-    baseline: float | None = None
-    system: float | None = None
-    difference: float
-    low: float | None = None
-    high: float | None = None
-    p: float
+    baseline: Number | None = None
+    system: Number | None = None
+    difference: Number
+    low: Number | None = None
+    high: Number | None = None
+    p: Number
+    p_sacrebleu: Number | None = None
 
 
 class Comparison(Part):
@@ -129,11 +149,11 @@ class Comparison(Part):
     over: str
     differences: PerLanguage
     """By seed."""
-    mean: float
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-    holm: float | None = None
+    mean: Number
+    low: Number | None = None
+    high: Number | None = None
+    p: Number | None = None
+    holm: Number | None = None
     """p, adjusted for all primary comparisons."""
     resamples: StrictInt | None = None
     languages: dict[str, LanguageDifference] | None = None
@@ -147,8 +167,8 @@ class Try(Part):
     run: str
     chosen: StrictBool
     why: str | None = None
-    macro: float | None = None
-    weighted: float | None = None
+    macro: Number | None = None
+    weighted: Number | None = None
     best: StrictInt | None = None
     steps: StrictInt | None = None
     tokens: StrictInt | None = None
@@ -173,13 +193,13 @@ class Tuning(Part):
 class TunedFile(JsonFile, Tuning):
     """The content of tuned.json."""
 
-    advice: ClassVar[str] = "run `cclm study` again: it makes the file anew from the runs"
+    advice: ClassVar[str] = "run `cclm study` again: it writes the file again from the runs"
 
 
 class StudyResults(JsonFile):
     """The content of results.json."""
 
-    advice: ClassVar[str] = "run `cclm study` again: it makes the file anew from the runs"
+    advice: ClassVar[str] = "run `cclm study` again: it writes the file again from the runs"
     study: Declared
     data: StudyData
     similarity: dict[str, PerLanguage] | None = None

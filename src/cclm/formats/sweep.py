@@ -5,12 +5,13 @@ from typing import ClassVar
 from pydantic import StrictInt
 
 from cclm.formats.base import JsonFile, Part
+from cclm.formats.study import Number
 
 
 class Point(Part):
     """A point of the grid."""
 
-    threshold: float
+    threshold: Number
     aggregate: str
 
 
@@ -18,13 +19,13 @@ class Leaf(Point):
     """A run of the grid. Losses are of the selected checkpoint, scores of the test sets."""
 
     run: str
-    weighted: float
-    macro: float
+    weighted: Number
+    macro: Number
     steps: StrictInt
     best: StrictInt | None = None
     admissions: dict[str, StrictInt]
-    bleu: float | None = None
-    chrf: float | None = None
+    bleu: Number | None = None
+    chrf: Number | None = None
     same_as: Point | None = None
     """The leaf whose decisions it shared to the end."""
 
@@ -41,16 +42,16 @@ class Rival(Part):
     """A run of another method, drawn across the figure."""
 
     name: str
-    weighted: float | None = None
-    bleu: float | None = None
+    weighted: Number | None = None
+    bleu: Number | None = None
 
 
 class Sweep(JsonFile):
     """The content of sweep.json."""
 
-    advice: ClassVar[str] = "run `cclm sweep` again: it makes the file anew from the runs"
+    advice: ClassVar[str] = "run `cclm sweep` again: it writes the file again from the runs"
     recipe: str
-    thresholds: list[float]
+    thresholds: list[Number]
     aggregates: list[str]
     leaves: list[Leaf]
     chosen: Point

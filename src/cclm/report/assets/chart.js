@@ -89,7 +89,7 @@ function lines(plot) {
       if (value !== null) pen = "L";
       return point;
     });
-    const colour = frame.many ? language.side || "hrl" : hue(language);
+    const colour = frame.many ? language.side || "hrl" : language.hue;
     const dashes = frame.many ? null : dash(language);
     const style = { class: `line ${colour}`, d: route.join("") || "M0 0", "stroke-dasharray": dashes };
     const path = svg("path", style, svg("title", {}, language.name));
@@ -111,7 +111,7 @@ function bands(plot) {
     const stretch = (from, to, at) => `${from.toFixed(1)} ${at.toFixed(1)}L${to.toFixed(1)} ${at.toFixed(1)}`;
     const out = edge(top).map(([from, to, at]) => stretch(from, to, at));
     const home = edge(bottom).reverse().map(([from, to, at]) => stretch(to, from, at));
-    const colour = frame.many ? `${language.side || "hrl"} shade${number % 3}` : hue(language);
+    const colour = frame.many ? `${language.side || "hrl"} shade${number % 3}` : language.hue;
     const style = { class: `band ${colour}`, d: `M${out.join("L")}L${home.join("L")}Z` };
     const path = svg("path", style, svg("title", {}, language.name));
     return { number, language, values, path, height: (i) => (values[i] ? (top[i] + bottom[i]) / 2 : null) };

@@ -23,7 +23,7 @@ const NOTES = {
   competence: "How well each language has been learned; 1 is as well as by its own bitext model.",
   ready: "How ready each low-resource language is, by the competence of the high-resource languages like it.",
   weights: "The share of training that each language gets.",
-  loss: "Bits a target token, on the probe's sentences.",
+  loss: "Bits per target token, on the probe's sentences.",
 };
 
 function charts(data) {

@@ -26,7 +26,7 @@ function namesAt(curves, wanted, frame, spec) {
     { class: "labels" },
     curves.map((curve, i) => [
       svg("path", {
-        class: `thread ${hue(curve.language)}`,
+        class: `thread ${curve.language.hue}`,
         d: `M${frame.right + 2} ${wanted[i].toFixed(1)}L${frame.right + 12} ${places[i].toFixed(1)}h4`,
       }),
       svg(
@@ -49,7 +49,7 @@ function crosshair(plot, root, curves, reading) {
   const step = svg("text", { class: "moment", y: frame.bottom + 20, "text-anchor": "middle" });
   const across = [...root.querySelectorAll(".across")];
   const dotted = frame.many || spec.stacked ? [] : curves;
-  const dots = dotted.map((curve) => svg("circle", { class: `dot ${hue(curve.language)}`, r: 3.5 }));
+  const dots = dotted.map((curve) => svg("circle", { class: `dot ${curve.language.hue}`, r: 3.5 }));
   const name = svg("text", { class: "named" });
   root.append(svg("g", { class: "reading" }, line, step, dots, name));
   if (reading && spec.stacked) root.append(reading.group);

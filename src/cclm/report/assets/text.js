@@ -15,7 +15,7 @@ const quiet = (text) => html("p", { class: "quiet" }, text);
 
 function swatch(language) {
   const place = { x1: 0, x2: 18, y1: 6, y2: 6 };
-  const line = svg("line", { class: `line ${hue(language)}`, ...place, "stroke-dasharray": dash(language) });
+  const line = svg("line", { class: `line ${language.hue}`, ...place, "stroke-dasharray": dash(language) });
   return svg("svg", { class: "swatch", viewBox: "0 0 18 12", width: 18, height: 12, "aria-hidden": "true" }, line);
 }
 
@@ -47,7 +47,7 @@ function scores(data) {
     data.scores.others.length ? `${data.scores.others.map(({ name }) => name).join(", ")}: BLEU of these systems` : "",
     has("off-target") ? "off-target: translations in another language than asked for (in brackets: references)" : "",
     data.scores.scorers.length ? `${listed(data.scores.scorers)}: mean over sentences of what that scorer gave` : "",
-    has("dev loss") ? "dev loss: bits a token at the last validation" : "",
+    has("dev loss") ? "dev loss: bits per token at the last validation" : "",
     has("L*") ? "L*: that of the language's own bitext model" : "",
   ].filter(Boolean);
   const head = html(
@@ -70,7 +70,7 @@ function scoreRow(language, most, columns) {
     "tr", {},
     html("th", { scope: "row" }, swatch(language), language.name),
     html("td", { class: "number strong" }, short(bleu, 1)),
-    html("td", { class: "bar" }, bar(bleu, low, high, most, hue(language))),
+    html("td", { class: "bar" }, bar(bleu, low, high, most, language.hue)),
     columns.map(([, value, written]) => html("td", { class: "number" }, written(value(language), language))),
   );
 }

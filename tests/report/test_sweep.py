@@ -9,10 +9,30 @@ import pytest
 from made_run import EVIL
 from made_study import LRLS, made_sweep
 
-from cclm.report.sweep_figure import figure_2, panels
-from cclm.report.sweep_page import sweep_markdown, sweep_page
+from cclm.formats.sweep import Sweep
+from cclm.report import sweep as report
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def typed(sweep: dict[str, Any]) -> Sweep:
+    return Sweep.check(sweep, "sweep.json")
+
+
+def figure_2(sweep: dict[str, Any]) -> str:
+    return report.figure_2(typed(sweep))
+
+
+def panels(sweep: dict[str, Any]) -> list[str]:
+    return report.panels(typed(sweep))
+
+
+def sweep_page(sweep: dict[str, Any]) -> str:
+    return report.sweep_page(typed(sweep))
+
+
+def sweep_markdown(sweep: dict[str, Any], **options: Any) -> str:
+    return report.sweep_markdown(typed(sweep), **options)
 
 
 def marks(root: ElementTree.Element) -> dict[str, list[tuple[float, float]]]:

@@ -186,3 +186,14 @@ class StudyResults(JsonFile):
     arms: dict[str, Arm]
     comparisons: list[Comparison]
     tuning: Tuning | None = None
+
+
+class DeclaredFile(JsonFile):
+    """The content of declared.json: what was asked before the first run."""
+
+    advice: ClassVar[str] = "give the study another name"
+    seeds: list[StrictInt]
+    primary: list[list[str]]
+    endpoint: str
+    tune: dict[str, Any] | None = None
+    """The section `tune` of the study, as it was: settings of any type."""

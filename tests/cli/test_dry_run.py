@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,22 @@ from small_recipe import prepared as prepared_of
 from small_recipe import recipe
 from trained_run import trained_run
 
+from cclm.cli.dry_run import print_plan
 from cclm.data.batches import Batches
 from cclm.data.prepare import Plan, prepare
 from cclm.errors import TrainingError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.dry_run import dry_run, parameters
-from cclm.experiments.train import draw, graph_of
+from cclm.experiments.cost import parameters
+from cclm.experiments.pipeline import STAGES, graph_of, write_graph
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import run_report
 from cclm.training.provenance import begun_with
 from cclm.training.session import shape_of
 from cclm.training.tasks import tasks
+
+BENCHMARK = ("prepare", "benchmark")
+TRAIN = ("prepare", "graph", "benchmark", "train")
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -37,11 +42,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def facts(settings: Recipe, capsys: pytest.CaptureFixture[str], command: str = "run") -> dict[str, Any]:
+def facts(settings: Recipe, capsys: pytest.CaptureFixture[str], stages: Sequence[str] = STAGES) -> dict[str, Any]:
     """What it says, as JSON; it has changed nothing."""
     before = snapshot(Path(settings.work).parent)
     capsys.readouterr()
-    dry_run(settings, command, as_json=True)
+    print_plan(settings, stages, as_json=True)
     assert snapshot(Path(settings.work).parent) == before
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
@@ -61,9 +66,9 @@ def test_before_anything_is_there_full_batches_are_assumed(folder: Path, capsys:
     assert found["benchmark_share"] == 0.5
     assert found["estimated"]
     both = recipe(folder, "data.direction=many-to-many", "vocabulary.joint=true", "benchmark.max_steps=5")
-    assert facts(both, capsys, "benchmark")["steps"] == 8 * 5
+    assert facts(both, capsys, BENCHMARK)["steps"] == 8 * 5
     given = recipe(folder, "benchmark.file=losses.json")
-    assert facts(given, capsys, "train")["benchmark_share"] == 0
+    assert facts(given, capsys, TRAIN)["benchmark_share"] == 0
     assert not (folder / "work").exists()
 
 
@@ -73,13 +78,13 @@ def test_prepared_the_tokens_are_those_of_real_batches(folder: Path, capsys: pyt
     for task in tasks(settings.data, data).values():
         batches = Batches(data.corpus(task.language, "train"), task.direction, language=task.name, seed=1, budget=200)
         means.append(sum(batches.batch(i).target_tokens for i in range(len(batches))) / len(batches))
-    found = facts(settings, capsys, "train")
+    found = facts(settings, capsys, TRAIN)
     assert to_do(found) == ["graph", "benchmark", "train"]
     cost = {stage["stage"]: stage["target_tokens"] for stage in found["stages"]}
     assert cost["benchmark"] == round(20 * sum(means))
     assert cost["train"] == round(20 * sum(means) / 4)
     assert found["benchmark_share"] == pytest.approx(0.8, abs=1e-3)
-    assert to_do(facts(settings, capsys, "benchmark")) == ["benchmark"]
+    assert to_do(facts(settings, capsys, BENCHMARK)) == ["benchmark"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,7 @@ def test_of_a_run_that_is_there_the_rest_is_told(folder: Path, capsys: pytest.Ca
     changes = [f"benchmark.file={table}"]
     settings = recipe(folder, *changes)
     run = trained_run(folder, *changes)
-    draw(settings, graph_of(settings, prepared_of(folder)))
+    write_graph(settings, graph_of(settings, prepared_of(folder)))
     assert to_do(facts(settings, capsys)) == ["translate", "score", "report"]
     Evaluation(run).score()
     run_report(run)
@@ -113,7 +118,7 @@ def test_of_a_run_that_is_there_the_rest_is_told(folder: Path, capsys: pytest.Ca
     greedy = facts(recipe(folder, *changes, "translation.beam=1"), capsys)
     assert to_do(greedy) == ["translate", "score", "report"]
     with pytest.raises(TrainingError, match="was begun with other settings"):
-        dry_run(recipe(folder, *changes, "model.width=32"), "run", as_json=True)
+        print_plan(recipe(folder, *changes, "model.width=32"), STAGES, as_json=True)
 
 
 @pytest.mark.slow
@@ -121,13 +126,13 @@ def test_a_run_keeps_the_losses_that_it_was_begun_with(folder: Path, capsys: pyt
     run, losses = trained_run(folder), dict.fromkeys(("tur", "por", "aze", "glg"), 4.0)
     longer = recipe(folder, "training.max_steps=35")  # of the bitext models, too: but they are not trained again
     assert begun_with(run, longer) == losses
-    assert to_do(facts(longer, capsys, "train")) == ["graph", "train"]
+    assert to_do(facts(longer, capsys, TRAIN)) == ["graph", "train"]
     assert begun_with(run, recipe(folder, "benchmark.max_steps=7")) is None
     assert begun_with(run, recipe(folder, "benchmark.file=x.json")) is None
     (run / "made_from.json").write_text("{")
     assert begun_with(run, longer) is None
     with pytest.raises(TrainingError, match=r"made_from.json: damaged; give the run another name"):
-        dry_run(longer, "train", as_json=True)
+        print_plan(longer, TRAIN, as_json=True)
 
 
 def cclm(*arguments: str) -> str:

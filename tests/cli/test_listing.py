@@ -14,8 +14,8 @@ from corpora import write_tsv
 from small_recipe import events
 from trained_run import trained_run
 
-from cclm.cli.runs import run as list_runs
-from cclm.cli.runs import standing
+from cclm.cli.listing import run as list_runs
+from cclm.cli.listing import standing
 from cclm.evaluation.evaluate import Evaluation
 from cclm.training.lock import Lock
 

@@ -17,7 +17,7 @@ from cclm.progress_bar import Progress, shown
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import best_of, is_bitext, recipe_of, tasks_of, weights_of
 from cclm.training.tasks import Task
-from cclm.translation.load import load
+from cclm.translation.load import load, refuse_other_data
 from cclm.translation.model import Model
 
 KINDS = ("", "reference", "source")
@@ -35,6 +35,8 @@ class Evaluation:
         self.tasks = {name: task for name, task in every.items() if split in self.prepared.sizes[task.language]}
         if not self.tasks:
             raise DataError(f"no language has a {split} set: there is nothing to translate")
+        for model in self._models():
+            refuse_other_data(model, self.prepared)
 
     def made_from(self) -> Translations:
         """All that decides the translations; the signature of the scores repeats it."""

@@ -71,8 +71,8 @@ class _Stdout(io.FileIO):
 
 def _name_stdout() -> None:
     """Replaces sys.stdout by the same stream with `_Stdout` below it, unless something else has replaced it."""
-    old = sys.stdout
-    if old is None or old is not sys.__stdout__:
+    old = sys.__stdout__
+    if old is None or sys.stdout is not old:
         return
     raw = _Stdout(old.fileno(), "w", closefd=False)
     sys.stdout = io.TextIOWrapper(

@@ -1,10 +1,12 @@
 """`cclm.load`: the best checkpoint of a run as a model to translate with. It is exported once and verified."""
 
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
 from cclm.data.prepared import Prepared, sha256
+from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, DataError
 from cclm.formats.export import MANIFEST, Export, TrainingData
 from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of
@@ -14,8 +16,11 @@ Quantization = Literal["float32", "int8"]
 
 
 def load(run: str | PathLike[str], *, quantization: Quantization = "float32", threads: int | None = None) -> Model:
-    """The model of a run: text in, text out."""
+    """The model of a run: text in, text out. More threads than cores are of no use and not started."""
     directory = Path(run)
+    if threads is not None and threads > (cores := available_cores()):
+        warnings.warn(f"{threads} threads are more than the {cores} cores: {cores} are used", stacklevel=2)
+        threads = cores
     if is_bitext(directory):
         raise ConfigError(f"{run}: a folder of bitext models; give one of them, as in {directory / 'aze'}")
     settings = recipe_of(directory).translation

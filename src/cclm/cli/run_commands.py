@@ -28,6 +28,9 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
     one before it is used. int8 is compared with float32 first: cclm prints how much the dev loss and the translations
     differ, and refuses int8 if the dev loss rises by more than 0.25 bits per token.
     """
+    for option, language in (("--source", source), ("--target", target)):
+        if language == "":
+            raise click.UsageError(f"{option} is empty; give a language, as in {option} aze")
     chosen = {name: value for name, value in options.items() if value is not None}
     if source or target:
         from cclm.translation.text import translate_text
@@ -48,8 +51,14 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
 @click.option(
     "--scorer", "scorers", multiple=True, metavar="NAME=COMMAND", help="A program that scores too; repeatable."
 )
+@click.option(
+    "--scorer-timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Ends a scorer that takes longer.",
+)
 @JSON
-def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
+def score(run: Path, split: str, scorers: Sequence[str], scorer_timeout: float | None, as_json: bool) -> None:
     """Scores the translations of RUN: SacreBLEU and chrF per language, with intervals; writes RUN/scores.json.
 
     From one language, or between many, the share of translations in another language than asked for stands beside them.
@@ -65,7 +74,7 @@ def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
     from cclm.evaluation.external import parse_scorers
     from cclm.formats.base import VERSION
 
-    scores = Evaluation(run, split).score(parse_scorers(scorers))
+    scores = Evaluation(run, split).score(parse_scorers(scorers), scorer_timeout)
     if as_json:
         click.echo(json.dumps({"version": VERSION, **scores.plain()}, ensure_ascii=False))
     else:

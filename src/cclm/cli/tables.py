@@ -33,6 +33,8 @@ def print_scores(scores: Scores) -> None:
     console.print(table)
     if off_target:
         console.print("off-target: identified as another language; in brackets, that of the references", style="dim")
+    if scores.left_out:
+        console.print(Text(f"without a {scores.signature.split} set, in no mean: {', '.join(scores.left_out)}"))
 
 
 def _off_target(row: Mapping[str, float]) -> str:

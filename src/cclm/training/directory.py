@@ -1,5 +1,6 @@
 """A run directory as other parts are given it: its recipe, its tasks, its best checkpoint, its origin."""
 
+import os
 from pathlib import Path
 
 from cclm.data.prepared import Prepared
@@ -29,8 +30,18 @@ def recipe_of(run: Path) -> Recipe:
     except DataError as error:
         raise ConfigError(str(error)) from None
     recipe = check(Recipe, content, str(path))
+    return recipe.model_copy(update={"work": str(work_of(run))})
+
+
+def work_of(run: Path) -> Path:
+    """The work folder of a run, by its path as it was given, or else with symbolic links followed.
+
+    `work/runs` may be a link to another disk: the work folder is then beside the link. A link to a single run leads to
+    a folder in another one's work folder.
+    """
     up = 2 if is_bitext(run.resolve().parent) else 1
-    return recipe.model_copy(update={"work": str(run.resolve().parents[up])})
+    given = Path(os.path.abspath(run)).parents[up]
+    return given if (given / "prepared").is_dir() else run.resolve().parents[up]
 
 
 def tasks_of(run: Path, recipe: Recipe, prepared: Prepared) -> dict[str, Task]:

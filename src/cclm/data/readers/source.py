@@ -52,10 +52,11 @@ def _check_pattern(source: Source) -> None:
     path, given = source.path, set(re.findall(r"\{(.*?)\}", source.path))
     if not path or "\0" in path:
         raise DataError(f"data.path {path!r} is no path")
+    known = "known are {lang}, {split}, {pivot}, {side}"
+    if "{" in (rest := re.sub(r"\{.*?\}", "", path)) or "}" in rest:
+        raise DataError(f"data.path {path}: a brace without its partner; {known}")
     if unknown := sorted(given - _PLACEHOLDERS):
-        raise DataError(
-            f"data.path {path}: unknown {{{unknown[0]}}}; known are {{lang}}, {{split}}, {{pivot}}, {{side}}"
-        )
+        raise DataError(f"data.path {path}: unknown {{{unknown[0]}}}; {known}")
     if "side" in given and source.format != "moses":
         raise DataError(f"data.path {path}: {{side}} is for moses, two files per pair; got data.format {source.format}")
     if given and "side" not in given and source.format == "moses":

@@ -13,7 +13,7 @@ import sentencepiece
 from cclm import __version__
 from cclm.atomic import atomic_folder, refuse_foreign, restore
 from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
-from cclm.data.examine import CHUNK, Findings, Rules, Scanned, evaluation_digests, scan_language
+from cclm.data.examine import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
 from cclm.data.prepared import Prepared
 from cclm.data.subwords import learn_models
 from cclm.data.texts import Texts
@@ -140,7 +140,7 @@ class _Builder:
         """Reads the text twice: to check it and learn the subwords, then to encode it."""
         languages = self.plan.data.languages
         rules = Rules(self.plan.data, evaluation_digests(self.texts, languages))
-        scans = {lang: scan_language(self.texts, lang, rules, self.pool, self.progress) for lang in languages}
+        scans = {lang: self._scan(lang, rules) for lang in languages}
         rules = replace(rules, thorough=False)
         sizes = {lang: scan.findings["train"].kept for lang, scan in scans.items()}
         models = learn_models(self.staging / "models", self.plan.vocabulary, rules, sizes, self.pool, self.progress)
@@ -151,6 +151,13 @@ class _Builder:
         for name, vocabulary in vocabularies.items():
             (self.staging / f"{name}.json").write_text(vocabulary.file().text(), encoding="utf-8")
         self._write_manifest(made_from, finished, scans, encoded, vocabularies)
+
+    def _scan(self, lang: str, rules: Rules) -> Scanned:
+        scan = scan_language(self.texts, lang, rules, self.pool, self.progress)
+        for split in ("dev", "test"):
+            if split in scan.findings and scan.findings[split].is_empty:
+                raise DataError(empty_set(lang, split))
+        return scan
 
     def _encode_all(
         self, rules: Rules, scans: dict[str, Scanned], models: dict[str, Path]
@@ -195,9 +202,8 @@ class _Builder:
                 split: file.finish(self.staging / lang / split, other_table, pivot_table, dtype)
                 for split, file in splits.items()
             }
-            for split, name in (("train", "training text"), ("dev", "dev set")):
-                if not sizes[lang].get(split, 1):
-                    raise DataError(f"nothing is left of the {name} of {lang}: see `cclm doctor` for the reasons")
+            if not sizes[lang]["train"]:
+                raise DataError(f"nothing is left of the training text of {lang}: see `cclm doctor` for the reasons")
         return sizes
 
     def _write_manifest(

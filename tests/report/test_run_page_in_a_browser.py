@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from browser import dom, needs_browser
-from made_run import EVIL, write_evil, write_lines, write_log, write_run
+from made_run import EVIL, write_both_ways, write_evil, write_lines, write_log, write_run
 
 from cclm.report.pages import run_report
 
@@ -24,6 +24,8 @@ class Drawn(HTMLParser):
         self.tags: list[str] = []
         self.curves: dict[str, int] = {}
         self.open: dict[str, int] = {}
+        self.part = 0
+        self.dashed = 0
         self.figure = self.inside = ""
         self.feed(text)
 
@@ -36,6 +38,8 @@ class Drawn(HTMLParser):
             self.figure = attributes.get("id") or "graph"
         if tag == "path" and {"line", "band"} & set(classes):
             self.curves[self.figure] = self.curves.get(self.figure, 0) + 1
+            self.dashed += "stroke-dasharray" in attributes
+        self.part += "node" in classes and "part" in classes
         if "node" in classes and "open" in classes:
             self.open[classes[1]] = self.open.get(classes[1], 0) + 1
 
@@ -66,6 +70,16 @@ def test_every_language_has_a_curve_in_every_chart(tmp_path: Path) -> None:
     found = drawn(run_report(write_run(tmp_path / "run")))
     assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 8, "dev-loss": 8}
     assert found.open == {"hrl": 4, "lrl": 4}
+
+
+def test_both_directions_of_a_language_have_a_curve_and_fill_its_node(tmp_path: Path) -> None:
+    found = drawn(run_report(write_both_ways(tmp_path / "run")))
+    assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 7, "dev-loss": 8}
+    assert found.dashed == 4 + 2 + 4  # the directions out of eng, in the three charts of lines
+    assert (found.open, found.part) == ({"hrl": 2, "lrl": 1}, 1)  # eng-glg took no part
+    assert "eng-aze admitted" in found.text  # at the last round
+    assert "aze-eng" in found.text
+    assert "…" not in found.text
 
 
 def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:

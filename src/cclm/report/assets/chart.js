@@ -6,7 +6,7 @@ function chart(holder, data, spec, moment) {
   const width = Math.max(holder.clientWidth || 800, 280);
   const many = spec.languages.length > MANY;
   const frame = {
-    left: 40, right: width - (many ? 64 : 88), top: 26, bottom: Math.max(spec.languages.length * 15, 220), many,
+    left: 40, right: width - (many ? 64 : 53 + 7 * nameLength(data)), top: 26, bottom: Math.max(spec.languages.length * 15, 220), many,
   };
   if (many) frame.bottom = 260;
   const steps = data.rounds.steps;

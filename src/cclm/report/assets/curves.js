@@ -11,7 +11,9 @@ function curvesSection(data, moment, drawings) {
   const thinned = all > steps.length ? ` Of ${whole(all)} rounds ${whole(steps.length)} are drawn.` : "";
   const key = data.languages.length > MANY
     ? " Strong lines are medians; point at a line for its name."
-    : " Dashed lines are LRLs, in the hue of the nearest HRL.";
+    : data.pivot
+      ? ` Both directions of a language share its hue: into ${data.pivot} solid, out of ${data.pivot} dashed.`
+      : " Dashed lines are LRLs, in the hue of the nearest HRL.";
   const readable = "Thin upright lines mark admissions. Left and right arrow keys move through the rounds, with Shift "
     + "from admission to admission.";
   return [quiet(readable + key + thinned), figures];

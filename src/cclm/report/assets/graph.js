@@ -15,8 +15,10 @@ function languageGraph(root, data) {
   return (i) => {
     const spoken = [];
     for (const { node, tasks } of parts) {
-      const open = tasks.length > 0 && tasks.every((number) => admittedAt(data, number, i));
+      const admitted = tasks.filter((number) => admittedAt(data, number, i)).length;
+      const open = admitted > 0 && admitted === tasks.length;
       node.classList.toggle("open", open);
+      node.classList.toggle("part", admitted > 0 && !open); // one of two directions
       const ring = node.querySelector(".ring");
       if (!ring) continue;
       const readings = tasks.map((number) => (i < 0 ? null : data.rounds.hrls_competence[number][i]));

@@ -69,6 +69,15 @@ def test_failed_trials_are_named_with_their_reason() -> None:
     assert "Failed trials" not in page_of(made_study()).tables
 
 
+def test_a_reason_of_several_lines_is_shown_from_its_first_line_on() -> None:
+    results = made_study(failed=[("uniform", 2)])
+    failed = next(trial for trial in results["trials"] if trial["state"] == "failed")
+    failed["why"] = "the run was begun with other settings:\n  training.max_steps: 10, now 20"
+    why = page_of(results).column("Failed trials", "why")["uniform"]
+    assert why.split() == failed["why"].split()
+    assert "the run was begun with other settings: training.max" in study_markdown(typed(results)).replace("\\_", "_")
+
+
 def test_an_arm_without_any_finished_trial_has_dashes() -> None:
     results = made_study(failed=[("uniform", seed) for seed in (1, 2, 3, 4, 5)])
     page = page_of(results)

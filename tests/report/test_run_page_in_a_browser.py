@@ -147,6 +147,44 @@ def test_nothing_that_a_run_s_files_say_is_executed(tmp_path: Path) -> None:
     assert "taken" not in found.text.replace(EVIL, "").replace(EVIL.replace("/", "\\"), "")
 
 
+HUGE = [1e308, -1e308, 1e99, -1e99, 1e-308, 10**400, 0.0]
+
+
+@pytest.mark.parametrize("threshold", [1e308, -1.0, 1e-300])
+def test_numbers_that_nobody_expects_do_not_break_the_page(tmp_path: Path, threshold: float) -> None:
+    run = write_run(tmp_path / "run")
+    names = ("tur", "rus", "por", "ces", "aze", "bel", "glg", "slk")
+    tables = ("dev_loss", "competence", "hrls_competence", "weights")
+    lines: list[dict[str, object]] = []
+    for i, step in enumerate((0, 1, 2**60, 10**400)):
+        numbers = {name: float(HUGE[(i + n) % 5]) for n, name in enumerate(names)}
+        lines.append({"event": "probe", "step": step, **dict.fromkeys(tables, numbers), "admitted": list(names[:5])})
+        lines.append({"event": "train", "step": step, "tokens": {"tur": 10**400}})
+    lines.append({"event": "admitted", "step": 1, "language": "bel", "hrls_competence": 1e308, "threshold": threshold})
+    lines.append({"event": "stopped", "step": 10**400, "reason": "", "best": 10**400})
+    write_log(run, lines)
+    content = json.loads((run / "scores.json").read_text())
+    for n, row in enumerate(content["languages"].values()):
+        row |= dict.fromkeys(("bleu", "chrf", "bleu_low", "bleu_high", "mine"), HUGE[n % 5])
+    content["signature"]["scorers"] = {"mine": "score.py"}
+    (run / "scores.json").write_text(json.dumps(content))
+    found = drawn(run_report(run))  # which also says that the console stayed empty
+    assert found.curves["dev-loss"] == 8
+    assert "NaN" not in found.text
+    assert "Infinity" not in found.text
+
+
+def test_a_whisker_does_not_reach_below_zero(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    content = json.loads((run / "scores.json").read_text())
+    for row in content["languages"].values():
+        row |= {"bleu": 0.4, "bleu_low": -0.3, "bleu_high": 1.1}
+    (run / "scores.json").write_text(json.dumps(content))
+    ends = re.findall(r'<line class="whisker" x1="([^"]*)%"', dom(run_report(run)))
+    assert len(ends) == 3 * 8
+    assert min(map(float, ends)) == 0
+
+
 def pressed(key: str, times: int, *, shift: bool) -> str:
     event = f"new KeyboardEvent('keydown', {{key: '{key}', bubbles: true, shiftKey: {str(shift).lower()}}})"
     return f"for (let i = 0; i < {times}; i++) document.body.dispatchEvent({event});"

@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
+import pytest
 from made_run import EVIL
 from made_study import HRLS, LRLS, made_study, typed
 from read_page import finished, page_of
@@ -117,6 +118,23 @@ def test_nothing_that_the_results_say_becomes_markup() -> None:
     assert "<script" not in markdown
     assert "<img" not in markdown
     ElementTree.fromstring(forest_plot(Study(typed(evil_study()))))
+
+
+@pytest.mark.parametrize("huge", [1e308, -1e308, 1e-300])
+def test_numbers_that_nobody_expects_do_not_break_the_page(huge: float) -> None:
+    results = made_study(tuned=True)
+    for trial in results["trials"]:
+        for i, row in enumerate(trial["scores"]["languages"].values()):
+            row |= {"bleu": huge, "chrf": huge * (-1) ** i}
+        trial |= {"macro": huge, "weighted": huge} if trial["arm"] != "bitext" else {}
+    for arm in results["arms"].values():
+        arm["bleu"] = arm["chrf"] = dict.fromkeys(("all", "hrl", "lrl", "worst"), huge)
+        arm["more_scores"] = {"mine": {"all": huge, "languages": dict.fromkeys((*LRLS, *HRLS), huge)}}
+    for i, one in enumerate(results["comparisons"]):
+        one |= {"mean": huge, "low": -1e308, "high": 1e308, "differences": {"1": huge, "2": huge * (-1) ** i}}
+    page = page_of(results)
+    assert len(page.column("Table 1", "BLEU")["uniform"]) < 30
+    ElementTree.fromstring(forest_plot(Study(typed(results))))
 
 
 def test_markdown_says_the_same_as_the_page() -> None:

@@ -16,6 +16,7 @@ from cclm.formats.scores import Scores
 from cclm.report.graph import graph_figure
 from cclm.report.graph_layout import GraphNode, drawn_languages, nearness, order_lrls
 from cclm.report.run import Run, describe_method, read_settings, setting
+from cclm.report.svg import LARGEST
 
 Json = dict[str, Any]  # a JSON object on its way into the page
 TABLES = ("dev_loss", "competence", "hrls_competence", "weights")
@@ -23,6 +24,8 @@ MOST_ROUNDS = 600
 """Rounds in a page; no screen has columns for more."""
 MOST_NUMBERS = 120_000
 """Numbers per table; with very many languages fewer rounds are kept."""
+MOST_STEPS = 2**53
+"""JavaScript counts exactly up to here."""
 HUES = 8
 """Hues of the page's palette (page.css)."""
 
@@ -183,7 +186,7 @@ def _rounds(run: Run, names: list[str]) -> Json:
     tables = {
         table: [[_short(getattr(probe, table).get(name)) for probe in kept] for name in names] for table in TABLES
     }
-    return {"steps": [probe.step for probe in kept], "measured": len(probes), **tables}
+    return {"steps": [min(probe.step, MOST_STEPS) for probe in kept], "measured": len(probes), **tables}
 
 
 def _kept(probes: list[Probe], most: int) -> list[Probe]:
@@ -205,7 +208,7 @@ def _admissions(run: Run, numbers: Mapping[str, int]) -> list[Json]:
     return [
         {
             "language": numbers[event.language],
-            "step": event.step,
+            "step": min(event.step, MOST_STEPS),
             "reason": event.reason,
             "hrls_competence": _short(event.hrls_competence),
             "threshold": _short(event.threshold),
@@ -222,13 +225,15 @@ def _threshold(run: Run, settings: Mapping[str, object]) -> float | int | None:
 
 
 def _summary(run: Run, settings: Mapping[str, object]) -> Json:
-    stopped = run.log.stopped
+    stopped = None
+    if end := run.log.stopped:
+        stopped = {"step": min(end.step, MOST_STEPS), "reason": end.reason, "best": _short(end.best)}
     return {
         "method": describe_method(settings),
-        "steps": max((event.step for event in run.log.events), default=0),
-        "tokens": sum(sum(event.tokens.values()) for event in run.log.of(Train)),
-        "phase": next((event.step for event in run.log.of(Phase)), None),
-        "stopped": stopped and {"step": stopped.step, "reason": stopped.reason, "best": _short(stopped.best)},
+        "steps": min(max((event.step for event in run.log.events), default=0), MOST_STEPS),
+        "tokens": _short(sum(sum(event.tokens.values()) for event in run.log.of(Train))),
+        "phase": next((min(event.step, MOST_STEPS) for event in run.log.of(Phase)), None),
+        "stopped": stopped,
     }
 
 
@@ -257,7 +262,7 @@ def _flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[
 
 
 def _short(value: object) -> float | int | None:
-    """A number with the digits that a drawing can show; None for anything but a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    """A number with the digits that a drawing can show; None for NaN, and for what is too large for any drawing."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
         return None
-    return value if isinstance(value, int) else float(f"{value:.5g}")
+    return value if isinstance(value, int) and abs(value) <= MOST_STEPS else float(f"{float(value):.5g}")

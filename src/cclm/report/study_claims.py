@@ -18,7 +18,7 @@ from cclm.report.document import (
     signed,
 )
 from cclm.report.study import METRICS, Study
-from cclm.report.svg import Style, axis_range, element, frame, line, paint, plain, text, ticks
+from cclm.report.svg import Style, axis_range, element, frame, limit, line, paint, plain, text, ticks
 
 ENOUGH_SEEDS = 5
 NO_SCORE = 0.05
@@ -172,7 +172,7 @@ def forest_plot(study: Study) -> str:
     scale = (RIGHT - LEFT) / (high - low)
 
     def x(value: float) -> float:
-        return LEFT + (value - low) * scale
+        return LEFT + (limit(value, low, high) - low) * scale
 
     rows, y = [], 6.0
     for status, title in GROUPS.items():

@@ -23,7 +23,8 @@ function languageGraph(root, data) {
       if (!ring) continue;
       const readings = tasks.map((number) => (i < 0 ? null : data.rounds.hrls_competence[number][i]));
       const known = readings.filter((value) => value !== null);
-      const share = known.length && data.threshold ? Math.min(Math.min(...known) / data.threshold, 1) : 0;
+      const least = known.length && data.threshold > 0 ? Math.min(...known) / data.threshold : 0;
+      const share = Math.max(0, Math.min(least, 1));
       ring.setAttribute("stroke-dasharray", `${share.toFixed(3)} 1`);
       const text = known.map((value) => short(value)).join(" ");
       node.querySelector(".readiness").textContent = text;

@@ -220,7 +220,6 @@ def test_a_run_does_not_continue_a_log_that_lost_its_beginning_or_end(
         assert_refused(ended, "log.jsonl", codes=[1])
 
 
-@pytest.mark.xfail(strict=True, reason="advises to resume the run, which cannot help")
 def test_a_report_of_a_damaged_log_says_where_it_is_damaged(run: Path, project: Path) -> None:
     """`report` names log.jsonl and the line, and does not advise to resume a run that is finished."""
     log = run / "log.jsonl"

@@ -20,9 +20,11 @@ from cclm.report.document import (
     best_of,
     cross_table,
     decimal,
+    deviation,
     escape_markdown,
     interval,
     large,
+    mean,
     name_seeds,
     p_value,
     percent,
@@ -81,9 +83,23 @@ def test_ticks_are_round_evenly_spaced_and_written_exactly(low: float, high: flo
 
 
 def test_an_axis_has_room_even_for_a_single_value() -> None:
-    for values in ([0.0], [5.0, 5.0], [-3.0]):
+    for values in ([0.0], [5.0, 5.0], [-3.0], [1e-30, 2e-30]):
         low, high = axis_range(values)
         assert low < values[0] < high
+        assert 3 <= len(list(ticks(low, high))) <= 8
+
+
+def test_an_axis_of_huge_values_is_finite_and_has_short_labels() -> None:
+    labels = [label for _, label in ticks(*axis_range([-1e308, 1e308]))]
+    assert 3 <= len(labels) <= 8
+    assert max(map(len, labels)) < 10
+
+
+def test_means_and_deviations_of_huge_values_are_finite() -> None:
+    assert mean([1e308, 1e308]) == 1e308
+    assert math.isfinite(deviation([1e307, -1e307]))
+    assert decimal(1e308) == "1e+308"
+    assert signed(-1e308) == "−1e+308"
 
 
 def test_a_table_with_too_many_columns_is_turned_round() -> None:

@@ -53,8 +53,19 @@ def test_a_torn_last_line_is_passed_over(run: Path, torn: str) -> None:
 
 def test_a_broken_line_before_the_last_is_named(run: Path) -> None:
     write_lines(run / "log.jsonl", [json.dumps(SAVED), '{"event": "tra', json.dumps(SAVED)])
-    with pytest.raises(DataError, match=r"log.jsonl line 2: not JSON: .*; resume the run"):
+    with pytest.raises(
+        DataError, match=r"log.jsonl line 2: not JSON: .*; for the report it is enough to delete that line"
+    ):
         read_run(run)
+
+
+def test_a_report_can_be_made_after_the_advice_about_a_damaged_line_is_followed(run: Path) -> None:
+    write_lines(run / "log.jsonl", [json.dumps(SAVED), "\0" * 400, json.dumps(SAVED)])
+    with pytest.raises(DataError, match=r"log.jsonl line 2: .* delete that line"):
+        read_run(run)
+    lines = (run / "log.jsonl").read_text().splitlines()
+    write_lines(run / "log.jsonl", [lines[0], lines[2]])
+    assert len(read_run(run).log.events) == 2
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_run import EVIL, events, simulated, write_evil, write_lines, write_log, write_run
+from made_run import EVIL, events, simulated, write_both_ways, write_evil, write_lines, write_log, write_run
 
 from cclm.report.page import SCRIPTS, asset, embed
 from cclm.report.pages import run_report
@@ -138,6 +138,30 @@ def test_an_lrl_has_the_hue_of_its_nearest_hrl(tmp_path: Path) -> None:
     assert [kinds[lang] for lang in ("tur", "rus", "por", "ces")] == [("hrl", i) for i in range(4)]
     assert [kinds[lang] for lang in ("aze", "bel", "glg", "slk")] == [("lrl", i) for i in range(4)]
     assert [data["languages"][hrl]["name"] for hrl in data["graph"]["nearest"]] == ["tur", "rus", "por", "ces"]
+
+
+def test_with_two_directions_per_language_every_direction_is_measured_and_on_its_language_s_side(
+    tmp_path: Path,
+) -> None:
+    data = page_of(write_both_ways(tmp_path / "run")).data
+    assert data["pivot"] == "eng"
+    kinds = [(one["name"], one["side"], one["way"], one["hue"]) for one in data["languages"]]
+    assert kinds == [
+        ("tur-eng", "hrl", "in", "h0"),
+        ("eng-tur", "hrl", "out", "h0"),
+        ("por-eng", "hrl", "in", "h1"),
+        ("eng-por", "hrl", "out", "h1"),
+        ("aze-eng", "lrl", "in", "l0 v0"),
+        ("eng-aze", "lrl", "out", "l0 v0"),
+        ("glg-eng", "lrl", "in", "l1 v0"),
+        ("eng-glg", "lrl", "out", "l1 v0"),
+    ]
+    assert all(None not in column for column in data["rounds"]["dev_loss"])
+
+
+def test_with_one_direction_there_is_no_pivot_to_tell_directions_by(tmp_path: Path) -> None:
+    data = page_of(write_run(tmp_path / "run")).data
+    assert (data["pivot"], {one["way"] for one in data["languages"]}) == (None, {None})
 
 
 def test_of_very_many_rounds_those_that_admitted_are_kept(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from browser import dom, needs_browser
-from made_run import EVIL, write_evil, write_lines, write_log, write_run
+from made_run import EVIL, write_both_ways, write_evil, write_lines, write_log, write_run
 
 from cclm.report.pages import run_report
 
@@ -24,6 +24,8 @@ class Drawn(HTMLParser):
         self.tags: list[str] = []
         self.curves: dict[str, int] = {}
         self.open: dict[str, int] = {}
+        self.part = 0
+        self.dashed = 0
         self.figure = self.inside = ""
         self.feed(text)
 
@@ -36,6 +38,8 @@ class Drawn(HTMLParser):
             self.figure = attributes.get("id") or "graph"
         if tag == "path" and {"line", "band"} & set(classes):
             self.curves[self.figure] = self.curves.get(self.figure, 0) + 1
+            self.dashed += "stroke-dasharray" in attributes
+        self.part += "node" in classes and "part" in classes
         if "node" in classes and "open" in classes:
             self.open[classes[1]] = self.open.get(classes[1], 0) + 1
 
@@ -66,6 +70,16 @@ def test_every_language_has_a_curve_in_every_chart(tmp_path: Path) -> None:
     found = drawn(run_report(write_run(tmp_path / "run")))
     assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 8, "dev-loss": 8}
     assert found.open == {"hrl": 4, "lrl": 4}
+
+
+def test_both_directions_of_a_language_have_a_curve_and_fill_its_node(tmp_path: Path) -> None:
+    found = drawn(run_report(write_both_ways(tmp_path / "run")))
+    assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 7, "dev-loss": 8}
+    assert found.dashed == 4 + 2 + 4  # the directions out of eng, in the three charts of lines
+    assert (found.open, found.part) == ({"hrl": 2, "lrl": 1}, 1)  # eng-glg took no part
+    assert "eng-aze admitted" in found.text  # at the last round
+    assert "aze-eng" in found.text
+    assert "…" not in found.text
 
 
 def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
@@ -131,6 +145,44 @@ def test_nothing_that_a_run_s_files_say_is_executed(tmp_path: Path) -> None:
     assert found.tags.count("script") == 2
     assert found.text.count(EVIL) > 8  # title, headline, summary, table, admissions, translations, settings
     assert "taken" not in found.text.replace(EVIL, "").replace(EVIL.replace("/", "\\"), "")
+
+
+HUGE = [1e308, -1e308, 1e99, -1e99, 1e-308, 10**400, 0.0]
+
+
+@pytest.mark.parametrize("threshold", [1e308, -1.0, 1e-300])
+def test_numbers_that_nobody_expects_do_not_break_the_page(tmp_path: Path, threshold: float) -> None:
+    run = write_run(tmp_path / "run")
+    names = ("tur", "rus", "por", "ces", "aze", "bel", "glg", "slk")
+    tables = ("dev_loss", "competence", "hrls_competence", "weights")
+    lines: list[dict[str, object]] = []
+    for i, step in enumerate((0, 1, 2**60, 10**400)):
+        numbers = {name: float(HUGE[(i + n) % 5]) for n, name in enumerate(names)}
+        lines.append({"event": "probe", "step": step, **dict.fromkeys(tables, numbers), "admitted": list(names[:5])})
+        lines.append({"event": "train", "step": step, "tokens": {"tur": 10**400}})
+    lines.append({"event": "admitted", "step": 1, "language": "bel", "hrls_competence": 1e308, "threshold": threshold})
+    lines.append({"event": "stopped", "step": 10**400, "reason": "", "best": 10**400})
+    write_log(run, lines)
+    content = json.loads((run / "scores.json").read_text())
+    for n, row in enumerate(content["languages"].values()):
+        row |= dict.fromkeys(("bleu", "chrf", "bleu_low", "bleu_high", "mine"), HUGE[n % 5])
+    content["signature"]["scorers"] = {"mine": "score.py"}
+    (run / "scores.json").write_text(json.dumps(content))
+    found = drawn(run_report(run))  # which also says that the console stayed empty
+    assert found.curves["dev-loss"] == 8
+    assert "NaN" not in found.text
+    assert "Infinity" not in found.text
+
+
+def test_a_whisker_does_not_reach_below_zero(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    content = json.loads((run / "scores.json").read_text())
+    for row in content["languages"].values():
+        row |= {"bleu": 0.4, "bleu_low": -0.3, "bleu_high": 1.1}
+    (run / "scores.json").write_text(json.dumps(content))
+    ends = re.findall(r'<line class="whisker" x1="([^"]*)%"', dom(run_report(run)))
+    assert len(ends) == 3 * 8
+    assert min(map(float, ends)) == 0
 
 
 def pressed(key: str, times: int, *, shift: bool) -> str:

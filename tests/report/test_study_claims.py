@@ -66,6 +66,19 @@ def test_without_primary_comparisons_all_are_exploratory() -> None:
     assert not any(mark.endswith("/first − second") for mark in page.strong)
 
 
+def test_of_two_arms_that_score_nothing_no_gain_is_excluded() -> None:
+    results = made_study(primary=[["ccl-m-avg", "tau-5"]])
+    for arm in ("ccl-m-avg", "tau-5"):
+        results["arms"][arm]["chrf"]["all"] = 0.01
+    for one in results["comparisons"]:
+        one["sentence"] = "no difference detected; gains above 0.00 can be excluded"
+    page = page_of(results)
+    assert "can be excluded" not in page.words
+    assert "ccl-m-avg and tau-5 both score 0.0 chrF: nothing follows from their difference." in page.words
+    results["arms"]["tau-5"]["chrf"]["all"] = 0.06
+    assert "can be excluded" in page_of(results).words
+
+
 def test_the_forest_plot_puts_every_mean_and_interval_where_it_belongs() -> None:
     results = made_study()
     root = ElementTree.fromstring(forest_plot(Study(typed(results))))

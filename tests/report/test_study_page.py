@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
+import pytest
 from made_run import EVIL
 from made_study import HRLS, LRLS, made_study, typed
 from read_page import finished, page_of
@@ -69,6 +70,15 @@ def test_failed_trials_are_named_with_their_reason() -> None:
     assert "Failed trials" not in page_of(made_study()).tables
 
 
+def test_a_reason_of_several_lines_is_shown_from_its_first_line_on() -> None:
+    results = made_study(failed=[("uniform", 2)])
+    failed = next(trial for trial in results["trials"] if trial["state"] == "failed")
+    failed["why"] = "the run was begun with other settings:\n  training.max_steps: 10, now 20"
+    why = page_of(results).column("Failed trials", "why")["uniform"]
+    assert why.split() == failed["why"].split()
+    assert "the run was begun with other settings: training.max" in study_markdown(typed(results)).replace("\\_", "_")
+
+
 def test_an_arm_without_any_finished_trial_has_dashes() -> None:
     results = made_study(failed=[("uniform", seed) for seed in (1, 2, 3, 4, 5)])
     page = page_of(results)
@@ -108,6 +118,23 @@ def test_nothing_that_the_results_say_becomes_markup() -> None:
     assert "<script" not in markdown
     assert "<img" not in markdown
     ElementTree.fromstring(forest_plot(Study(typed(evil_study()))))
+
+
+@pytest.mark.parametrize("huge", [1e308, -1e308, 1e-300])
+def test_numbers_that_nobody_expects_do_not_break_the_page(huge: float) -> None:
+    results = made_study(tuned=True)
+    for trial in results["trials"]:
+        for i, row in enumerate(trial["scores"]["languages"].values()):
+            row |= {"bleu": huge, "chrf": huge * (-1) ** i}
+        trial |= {"macro": huge, "weighted": huge} if trial["arm"] != "bitext" else {}
+    for arm in results["arms"].values():
+        arm["bleu"] = arm["chrf"] = dict.fromkeys(("all", "hrl", "lrl", "worst"), huge)
+        arm["more_scores"] = {"mine": {"all": huge, "languages": dict.fromkeys((*LRLS, *HRLS), huge)}}
+    for i, one in enumerate(results["comparisons"]):
+        one |= {"mean": huge, "low": -1e308, "high": 1e308, "differences": {"1": huge, "2": huge * (-1) ** i}}
+    page = page_of(results)
+    assert len(page.column("Table 1", "BLEU")["uniform"]) < 30
+    ElementTree.fromstring(forest_plot(Study(typed(results))))
 
 
 def test_markdown_says_the_same_as_the_page() -> None:

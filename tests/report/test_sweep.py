@@ -75,6 +75,17 @@ def test_figure_2_has_both_panels_beside_one_another() -> None:
     assert "Chosen: avg at 0.8." in (root.findtext(f"{SVG}desc") or "")
 
 
+@pytest.mark.parametrize("huge", [1e308, -1e308, 1e-300])
+def test_numbers_that_nobody_expects_do_not_break_the_figure(huge: float) -> None:
+    sweep = made_sweep()
+    for i, leaf in enumerate(sweep["leaves"]):
+        leaf |= {"weighted": huge, "macro": huge, "bleu": huge * (-1) ** i, "threshold": huge / (i + 1)}
+    root = ElementTree.fromstring(figure_2(sweep))
+    places = [place for kind in marks(root).values() for point in kind for place in point]
+    assert all(0 <= place <= 400 for place in places)
+    assert sweep_page(sweep)
+
+
 def test_a_sweep_that_is_not_scored_says_so() -> None:
     drawing = ElementTree.fromstring(panels(made_sweep(scored=False, rival=False))[1])
     assert "not scored yet" in [one.text for one in drawing.iter(f"{SVG}text")]

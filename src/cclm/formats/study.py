@@ -2,13 +2,15 @@
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Strict, StrictBool, StrictInt, model_validator
+from pydantic import Field, Strict, StrictBool, model_validator
 
 from cclm.formats.base import JsonFile, Part
 from cclm.formats.scores import Means, Row
 
 Number = Annotated[float, Strict()]
 """A finite number; a text or a truth value is refused."""
+Count = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
+"""A whole number that a program can compute with."""
 PerLanguage = dict[str, Number]
 
 
@@ -23,16 +25,16 @@ class Trial(Part):
     """An arm with a seed: what it came to, or why it failed."""
 
     arm: str
-    seed: StrictInt
+    seed: Count
     run: str
     state: Literal["finished", "failed"]
     why: str | None = None
-    steps: StrictInt | None = None
-    best: StrictInt | None = None
+    steps: Count | None = None
+    best: Count | None = None
     reason: str | None = None
-    tokens: StrictInt | None = None
-    admissions: dict[str, StrictInt] | None = None
-    draws: dict[str, int] | None = None
+    tokens: Count | None = None
+    admissions: dict[str, Count] | None = None
+    draws: dict[str, Count] | None = None
     epochs: PerLanguage | None = None
     weighted: Number | None = None
     macro: Number | None = None
@@ -68,7 +70,7 @@ class Declared(Part):
 
     name: str
     recipe: str
-    seeds: list[StrictInt]
+    seeds: list[Count]
     primary: list[list[str]]
     endpoint: str
     arms: dict[str, dict[str, Any] | None]
@@ -84,7 +86,7 @@ class StudyData(Part):
     pivot: str
     high_resource: list[str]
     low_resource: list[str]
-    sizes: dict[str, dict[str, StrictInt | None]]
+    sizes: dict[str, dict[str, Count | None]]
     """Pairs of each task and split."""
 
 
@@ -92,8 +94,8 @@ class StudyBenchmark(Part):
     """The reference losses, and what the bitext models behind them cost; nothing if they came from a table."""
 
     losses: PerLanguage
-    steps: StrictInt | None = None
-    tokens: StrictInt | None = None
+    steps: Count | None = None
+    tokens: Count | None = None
 
 
 class Metric(Part):
@@ -117,7 +119,7 @@ class MoreScores(Part):
 class Arm(Part):
     """An arm on average over its finished seeds."""
 
-    seeds: StrictInt
+    seeds: Count
     bleu: Metric | None = None
     chrf: Metric | None = None
     languages: dict[str, dict[str, Number | None]] | None = None
@@ -155,7 +157,7 @@ class Comparison(Part):
     p: Number | None = None
     holm: Number | None = None
     """p, adjusted for all primary comparisons."""
-    resamples: StrictInt | None = None
+    resamples: Count | None = None
     languages: dict[str, LanguageDifference] | None = None
     sentence: str
 
@@ -169,9 +171,9 @@ class Try(Part):
     why: str | None = None
     macro: Number | None = None
     weighted: Number | None = None
-    best: StrictInt | None = None
-    steps: StrictInt | None = None
-    tokens: StrictInt | None = None
+    best: Count | None = None
+    steps: Count | None = None
+    tokens: Count | None = None
 
 
 class TunedArm(Part):
@@ -184,9 +186,9 @@ class TunedArm(Part):
 class Tuning(Part):
     """What was tuned before the first trial, and what it cost."""
 
-    seed: StrictInt
-    steps: StrictInt
-    tokens: StrictInt
+    seed: Count
+    steps: Count
+    tokens: Count
     arms: dict[str, TunedArm]
 
 
@@ -214,7 +216,7 @@ class DeclaredFile(JsonFile):
     """The content of declared.json: what was asked before the first run."""
 
     advice: ClassVar[str] = "give the study another name"
-    seeds: list[StrictInt]
+    seeds: list[Count]
     primary: list[list[str]]
     endpoint: str
     tune: dict[str, Any] | None = None

@@ -2,10 +2,8 @@
 
 from typing import ClassVar
 
-from pydantic import StrictInt
-
 from cclm.formats.base import JsonFile, Part
-from cclm.formats.study import Number
+from cclm.formats.study import Count, Number
 
 
 class Point(Part):
@@ -21,9 +19,9 @@ class Leaf(Point):
     run: str
     weighted: Number
     macro: Number
-    steps: StrictInt
-    best: StrictInt | None = None
-    admissions: dict[str, StrictInt]
+    steps: Count
+    best: Count | None = None
+    admissions: dict[str, Count]
     bleu: Number | None = None
     chrf: Number | None = None
     same_as: Point | None = None
@@ -33,9 +31,9 @@ class Leaf(Point):
 class Steps(Part):
     """Steps that were trained, that independent runs would take, and the fewest possible."""
 
-    trained: StrictInt
-    independent: StrictInt
-    fewest: StrictInt
+    trained: Count
+    independent: Count
+    fewest: Count
 
 
 class Rival(Part):

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import stdev
+from statistics import fmean, stdev
 
 WIDEST = 12
 """Columns that fit a page; a wider table is transposed."""
@@ -137,12 +137,32 @@ def _markdown_cell(cell: Cell) -> str:
 
 def decimal(value: float | None, digits: int = 2) -> str:
     """The number with this many digits after the point."""
-    return DASH if value is None else f"{value:,.{digits}f}".replace("-", "−")
+    return DASH if value is None else _format(value, f",.{digits}f")
 
 
 def signed(value: float | None, digits: int = 2) -> str:
     """A difference, always with its sign."""
-    return DASH if value is None else f"{value:+,.{digits}f}".replace("-", "−")
+    return DASH if value is None else _format(value, f"+,.{digits}f")
+
+
+def _format(value: float, how: str) -> str:
+    """The number as a page shows it; huge ones as a power of ten, or they would be hundreds of digits long."""
+    how = how if abs(value) < 1e15 else f"{'+' if how[0] == '+' else ''}.3g"
+    return f"{value:{how}}".replace("-", "−")
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean, finite even if the sum of the values is not."""
+    try:
+        return fmean(values)
+    except OverflowError:
+        return math.fsum(value / len(values) for value in values)
+
+
+def deviation(values: Sequence[float]) -> float:
+    """The sample standard deviation, even of values whose squares are too large."""
+    largest = max(map(abs, values))
+    return stdev(values) if largest < 1e100 else stdev([value / largest for value in values]) * largest
 
 
 def whole(value: float | None) -> str:
@@ -184,10 +204,10 @@ def name_seeds(seeds: Sequence[int]) -> str:
     return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
 
 
-def with_deviation(mean: float | None, values: Sequence[float], digits: int = 2) -> str:
+def with_deviation(average: float | None, values: Sequence[float], digits: int = 2) -> str:
     """A mean over seeds, with the standard deviation between seeds if there are several."""
-    deviation = f" ± {decimal(stdev(values), digits)}" if mean is not None and len(values) > 1 else ""
-    return decimal(mean, digits) + deviation
+    spread = f" ± {decimal(deviation(values), digits)}" if average is not None and len(values) > 1 else ""
+    return decimal(average, digits) + spread
 
 
 def best_of(values: Sequence[float | None], digits: int = 2, *, lowest: bool = False) -> list[bool]:

@@ -60,13 +60,21 @@ def read_run(run: Path) -> Run:
         name=run.resolve().name,
         config=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else "",
         environment=_read_object(environment) if environment.is_file() else {},
-        log=Log.read(log),
+        log=_read_log(log),
         graph=_read_graph(_shared(run, "graph.json")),
         benchmark=_read_benchmark(_shared(run, "benchmark.json")),
         scores=own,
         others=_comparable_scores(run.resolve(), own) if own else {},
         passages=list(_passages(run / "translations")),
     )
+
+
+def _read_log(path: Path) -> Log:
+    try:
+        return Log.read(path)
+    except DataError as error:
+        # Resuming would not help: it only cuts off what was written after the newest checkpoint.
+        raise DataError(f"{error}; for the report it is enough to delete that line") from None
 
 
 def _shared(run: Path, name: str) -> Path:

@@ -1,11 +1,13 @@
 """What the script of a run's page draws: one JSON object in which languages are numbers and tables are columns.
 
 Languages are numbers because their names are the user's: as the key of a JavaScript object, `__proto__` would not be a
-key like any other.
+key like any other. In a many-to-many run each language has two tasks, `aze-eng` and `eng-aze`, that are measured and
+admitted by themselves; then `languages` lists the tasks, and a node of the graph stands for the tasks of its language.
 """
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cclm.curriculum import LanguageGraph
@@ -14,6 +16,7 @@ from cclm.formats.scores import Scores
 from cclm.report.graph import graph_figure
 from cclm.report.graph_layout import GraphNode, drawn_languages, nearness, order_lrls
 from cclm.report.run import Run, describe_method, read_settings, setting
+from cclm.report.svg import LARGEST
 
 Json = dict[str, Any]  # a JSON object on its way into the page
 TABLES = ("dev_loss", "competence", "hrls_competence", "weights")
@@ -21,6 +24,8 @@ MOST_ROUNDS = 600
 """Rounds in a page; no screen has columns for more."""
 MOST_NUMBERS = 120_000
 """Numbers per table; with very many languages fewer rounds are kept."""
+MOST_STEPS = 2**53
+"""JavaScript counts exactly up to here."""
 HUES = 8
 """Hues of the page's palette (page.css)."""
 
@@ -28,14 +33,16 @@ HUES = 8
 def run_data(run: Run) -> Json:
     """The object that `draw` of page.js takes."""
     settings = read_settings(run.config)
-    names = _names(run)
+    tasks = _tasks(run, settings)
+    names = [task.name for task in tasks]
     numbers = {name: number for number, name in enumerate(names)}
     return {
         "version": 1,
         "name": run.name,
         "summary": _summary(run, settings),
-        "languages": _languages(run, names, settings),
-        "graph": _graph(run.graph, numbers) if run.graph else None,
+        "languages": _languages(run, tasks, settings),
+        "pivot": _pivot(settings) if any(task.way for task in tasks) else None,
+        "graph": _graph(run.graph, tasks) if run.graph else None,
         "rounds": _rounds(run, names),
         "threshold": _threshold(run, settings),
         "admissions": _admissions(run, numbers),
@@ -47,40 +54,70 @@ def run_data(run: Run) -> Json:
 
 
 def run_graph(run: Run, data: Json) -> str | None:
-    """The drawing of the language graph that the script of the page brings to life."""
+    """The drawing of the language graph, whose state the script of the page sets."""
     if run.graph is None:
         return None
-    nodes = {
-        language["name"]: GraphNode(language["hue"], (number,)) for number, language in enumerate(data["languages"])
-    }
+    numbers: dict[str, list[int]] = {}
+    for number, task in enumerate(_tasks(run, read_settings(run.config))):
+        numbers.setdefault(task.language, []).append(number)
+    languages = data["languages"]
+    nodes = {lang: GraphNode(languages[numbers[lang][0]]["hue"], tuple(numbers[lang])) for lang in run.graph.languages}
     return graph_figure(run.graph, nodes)
 
 
-def _names(run: Run) -> list[str]:
-    """Every language: HRLs, LRLs in the order of their nearest HRLs, then any other that appears."""
-    names = dict.fromkeys(run.graph.high_resource + order_lrls(run.graph, run.graph.low_resource) if run.graph else ())
+@dataclass(frozen=True)
+class Task:
+    """What is measured and admitted: a language, or one of the two directions between it and the pivot."""
+
+    name: str
+    language: str
+    way: str | None = None
+    """`in` for the direction into the pivot, `out` for the other; None if there is only one direction."""
+
+
+def _pivot(settings: Mapping[str, object]) -> str:
+    return str(setting(settings, "data", "pivot") or "")
+
+
+def _tasks(run: Run, settings: Mapping[str, object]) -> list[Task]:
+    """Every task: those of HRLs, of LRLs in the order of their nearest HRLs, then any other that appears."""
+    graph, pivot = run.graph, _pivot(settings)
+    seen = dict.fromkeys(_seen(run))
+    tasks = []
+    for lang in graph.high_resource + order_lrls(graph, graph.low_resource) if graph else ():
+        ways = (Task(f"{lang}-{pivot}", lang, "in"), Task(f"{pivot}-{lang}", lang, "out"))
+        directions = [task for task in ways if task.name in seen and pivot]
+        tasks += directions if directions and lang not in seen else [Task(lang, lang)]
+    known = {task.name for task in tasks}
+    return tasks + [Task(name, name) for name in seen if name not in known]
+
+
+def _seen(run: Run) -> Iterator[str]:
+    """Every name that appears in the log or in the scores."""
     for event in run.log.of(Admitted):
-        names.setdefault(event.language)
+        yield event.language
     for probe in run.log.of(Probe):
         for table in TABLES:
-            names |= dict.fromkeys(getattr(probe, table))
+            yield from getattr(probe, table)
     for validation in run.log.of(Validation):
-        names |= dict.fromkeys(validation.dev_loss)
-    return list(names | dict.fromkeys(run.scores.languages if run.scores else ()))
+        yield from validation.dev_loss
+    yield from run.scores.languages if run.scores else ()
 
 
-def _languages(run: Run, names: list[str], settings: Mapping[str, object]) -> list[Json]:
+def _languages(run: Run, tasks: list[Task], settings: Mapping[str, object]) -> list[Json]:
+    names = list(dict.fromkeys(task.language for task in tasks))
     sides, families = _sides(run.graph, names, settings), _families(run.graph, names)
+    variants = _variants(names, families)
     validated = next((event.dev_loss for event in reversed(run.log.of(Validation))), {})
     scores = run.scores.languages if run.scores else {}
-    members: dict[int, int] = {}
     languages = []
-    for name in names:
-        side, family = sides.get(name), families[name]
-        variant = members[family] = members.get(family, -1) + 1  # an HRL comes before the LRLs near it
+    for task in tasks:
+        name, lang = task.name, task.language
+        side, family, variant = sides.get(lang), families[lang], variants[lang]
         languages.append(
             {
                 "name": name,
+                "way": task.way,
                 "side": side,
                 "family": family,
                 "variant": variant,
@@ -114,14 +151,26 @@ def _families(graph: LanguageGraph | None, names: list[str]) -> dict[str, int]:
     return {name: (hues | near).get(name, -1) for name in names}
 
 
+def _variants(names: list[str], families: Mapping[str, int]) -> dict[str, int]:
+    """The rank of each language within its family. An HRL comes before the LRLs near it and has rank 0."""
+    members: dict[int, int] = {}
+    variants = {}
+    for name in names:
+        family = families[name]
+        variants[name] = members[family] = members.get(family, -1) + 1
+    return variants
+
+
 def _hue(side: str | None, family: int, variant: int) -> str:
     """The CSS classes of a language's colour: its HRL's hue, lighter for LRLs, and a shade to tell LRLs apart."""
     shade = f" v{max(variant - 1, 0) % 3}" if side == "lrl" or family < 0 else ""
     return f"neutral{shade}" if family < 0 else f"{'l' if side == 'lrl' else 'h'}{family % HUES}{shade}"
 
 
-def _graph(graph: LanguageGraph, numbers: Mapping[str, int]) -> Json:
+def _graph(graph: LanguageGraph, tasks: list[Task]) -> Json:
+    """The graph by numbers; a language with two tasks has the number of the first."""
     hrls, lrls = drawn_languages(graph)
+    numbers = {task.language: number for number, task in reversed(list(enumerate(tasks)))}
     return {
         "hrls": [numbers[hrl] for hrl in hrls],
         "lrls": [numbers[lrl] for lrl in lrls],
@@ -137,7 +186,7 @@ def _rounds(run: Run, names: list[str]) -> Json:
     tables = {
         table: [[_short(getattr(probe, table).get(name)) for probe in kept] for name in names] for table in TABLES
     }
-    return {"steps": [probe.step for probe in kept], "measured": len(probes), **tables}
+    return {"steps": [min(probe.step, MOST_STEPS) for probe in kept], "measured": len(probes), **tables}
 
 
 def _kept(probes: list[Probe], most: int) -> list[Probe]:
@@ -159,7 +208,7 @@ def _admissions(run: Run, numbers: Mapping[str, int]) -> list[Json]:
     return [
         {
             "language": numbers[event.language],
-            "step": event.step,
+            "step": min(event.step, MOST_STEPS),
             "reason": event.reason,
             "hrls_competence": _short(event.hrls_competence),
             "threshold": _short(event.threshold),
@@ -176,13 +225,15 @@ def _threshold(run: Run, settings: Mapping[str, object]) -> float | int | None:
 
 
 def _summary(run: Run, settings: Mapping[str, object]) -> Json:
-    stopped = run.log.stopped
+    stopped = None
+    if end := run.log.stopped:
+        stopped = {"step": min(end.step, MOST_STEPS), "reason": end.reason, "best": _short(end.best)}
     return {
         "method": describe_method(settings),
-        "steps": max((event.step for event in run.log.events), default=0),
-        "tokens": sum(sum(event.tokens.values()) for event in run.log.of(Train)),
-        "phase": next((event.step for event in run.log.of(Phase)), None),
-        "stopped": stopped and {"step": stopped.step, "reason": stopped.reason, "best": _short(stopped.best)},
+        "steps": min(max((event.step for event in run.log.events), default=0), MOST_STEPS),
+        "tokens": _short(sum(sum(event.tokens.values()) for event in run.log.of(Train))),
+        "phase": next((min(event.step, MOST_STEPS) for event in run.log.of(Phase)), None),
+        "stopped": stopped,
     }
 
 
@@ -211,7 +262,7 @@ def _flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[
 
 
 def _short(value: object) -> float | int | None:
-    """A number with the digits that a drawing can show; None for anything but a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    """A number with the digits that a drawing can show; None for NaN, and for what is too large for any drawing."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
         return None
-    return value if isinstance(value, int) else float(f"{value:.5g}")
+    return value if isinstance(value, int) and abs(value) <= MOST_STEPS else float(f"{float(value):.5g}")

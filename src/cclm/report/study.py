@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
 
 from cclm.formats.study import Arm, Comparison, Metric, MoreScores, StudyResults, Trial
+from cclm.report.document import mean
 from cclm.report.paper_figures import PaperFigures, paper_figures
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
@@ -107,13 +107,13 @@ class Study:
         for trial in self.finished(arm):
             values = [row[metric] for lang, row in trial.rows.items() if over in ("all", "worst", self.side(lang))]
             if values:
-                found.append(min(values) if over == "worst" else fmean(values))
+                found.append(min(values) if over == "worst" else mean(values))
         return found
 
     def average(self, arm: str, key: str) -> float | None:
         """A number of the trials, such as `tokens`, mean over seeds."""
         values = [getattr(trial, key) for trial in self.finished(arm) if getattr(trial, key) is not None]
-        return fmean(values) if values else None
+        return mean(values) if values else None
 
     def is_at_endpoint(self, comparison: Comparison) -> bool:
         """Whether a comparison is about the declared endpoint."""

@@ -18,9 +18,11 @@ from cclm.report.document import (
     signed,
 )
 from cclm.report.study import METRICS, Study
-from cclm.report.svg import Style, axis_range, element, frame, line, paint, plain, text, ticks
+from cclm.report.svg import Style, axis_range, element, frame, limit, line, paint, plain, text, ticks
 
 ENOUGH_SEEDS = 5
+NO_SCORE = 0.05
+"""Scores below this are shown as 0.0."""
 OVER = {"all": "all languages", "hrl": "the HRLs", "lrl": "the LRLs"}
 INTERVAL = "95\u00a0% interval"
 DIAMOND = "Diamond: mean over seeds, full where the comparison was declared before the run."
@@ -42,7 +44,7 @@ def claims_section(study: Study) -> Section:
     """The primary comparisons in sentences and numbers, and all comparisons in one figure."""
     blocks: list[Block] = []
     if study.primary:
-        blocks += [Paragraph(_sentence(comparison), strong=True) for comparison in study.primary]
+        blocks += [Paragraph(_sentence(study, comparison), strong=True) for comparison in study.primary]
         blocks.append(_primary_table(study))
     else:
         blocks.append(Paragraph(_without_primary(study)))
@@ -62,7 +64,14 @@ def _caption(study: Study) -> str:
     return f"{diamond} {SENTENCES}" if study.resampled else diamond
 
 
-def _sentence(comparison: Comparison) -> str:
+def _sentence(study: Study, comparison: Comparison) -> str:
+    """The sentence of a comparison. Where neither arm scores anything, a difference of 0 excludes no gain."""
+    scores = [study.mean(arm, comparison.metric, comparison.over) for arm in (comparison.first, comparison.second)]
+    if all(score is not None and score < NO_SCORE for score in scores):
+        name = METRICS.get(comparison.metric, comparison.metric)
+        return (
+            f"{comparison.first} and {comparison.second} both score 0.0 {name}: nothing follows from their difference."
+        )
     sentence = comparison.sentence.strip()
     return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
@@ -163,7 +172,7 @@ def forest_plot(study: Study) -> str:
     scale = (RIGHT - LEFT) / (high - low)
 
     def x(value: float) -> float:
-        return LEFT + (value - low) * scale
+        return LEFT + (limit(value, low, high) - low) * scale
 
     rows, y = [], 6.0
     for status, title in GROUPS.items():

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from statistics import fmean
 from typing import Any
 
 from cclm.formats.study import StudyResults, Try, TunedArm, Tuning
@@ -18,6 +17,7 @@ from cclm.report.document import (
     cross_table,
     decimal,
     large,
+    mean,
     name_seeds,
     number_column,
     percent,
@@ -87,7 +87,7 @@ def _by_language(study: Study, caption: str, key: str, digits: int) -> Table:
 
     def cell(arm: str, lang: str) -> Cell:
         values = [getattr(trial, key)[lang] for trial in study.finished(arm) if lang in (getattr(trial, key) or {})]
-        return Cell(decimal(fmean(values), digits) if values else DASH)
+        return Cell(decimal(mean(values), digits) if values else DASH)
 
     return cross_table(f"{caption}{study.over_seeds}", ("arm", arms), ("language", study.languages), cell)
 
@@ -138,7 +138,7 @@ def _at(study: Study, arm: str, share: str) -> float | None:
     """The mean over seeds, if every seed trained that long."""
     values = [(trial.macro_at or {}).get(share) for trial in study.finished(arm)]
     there = [value for value in values if value is not None]
-    return fmean(there) if there and len(there) == len(values) else None
+    return mean(there) if there and len(there) == len(values) else None
 
 
 def _stopped(study: Study, arm: str) -> Cell:
@@ -158,7 +158,7 @@ def _cost(study: Study, seconds: Mapping[str, float]) -> Section:
         share = percent(extra / tokens) if extra and tokens and arm != "bitext" else DASH
         row = [Cell(arm), Cell(whole(steps)), Cell(large(tokens)), Cell(share)]
         taken = [seconds[trial.run] for trial in study.finished(arm) if trial.run in seconds]
-        rows.append([*row, Cell(whole(fmean(taken)) if taken else DASH)] if seconds else row)
+        rows.append([*row, Cell(whole(mean(taken)) if taken else DASH)] if seconds else row)
     head = ("arm", "steps", "target tokens", "L* beside it", *(("seconds",) if seconds else ()))
     blocks: list[Block] = [Table(f"Cost of one trial{study.over_seeds}", head, rows)]
     if benchmark and extra:

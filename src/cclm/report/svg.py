@@ -11,6 +11,8 @@ Style = dict[str, str | float]
 MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 FONT = 12.0
+LARGEST = 1e100
+"""No axis goes further: sums and differences of what is drawn must stay finite."""
 # XML 1.0 cannot express these characters, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # Name: (what it paints, light, dark). The light colours are also written as attributes, for programs without CSS.
@@ -104,10 +106,16 @@ def frame(body: list[str], width: float, height: float, *, title: str, descripti
 
 
 def axis_range(values: list[float], margin: float = 0.06) -> tuple[float, float]:
-    """The range of an axis that shows all values with a margin on both sides; never empty."""
-    low, high = min(values), max(values)
-    room = (high - low) * margin or max(abs(high), 1.0) * margin
+    """The range of an axis that shows all values with a margin on both sides; never empty, never infinite."""
+    low, high = (max(-LARGEST, min(LARGEST, value)) for value in (min(values), max(values)))
+    size = max(abs(low), abs(high), 1.0)
+    room = (high - low) * margin if high - low > size * 1e-9 else size * margin
     return low - room, high + room
+
+
+def limit(value: float, low: float, high: float) -> float:
+    """The value, or the end of the axis that it lies beyond."""
+    return max(low, min(high, value))
 
 
 def ticks(low: float, high: float, about: int = 5) -> Iterator[tuple[float, str]]:
@@ -117,4 +125,4 @@ def ticks(low: float, high: float, about: int = 5) -> Iterator[tuple[float, str]
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
     digits = next(d for d in range(20) if math.isclose(round(step, d), step))
     for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
-        yield i * step, f"{i * step:,.{digits}f}".replace("-", "−")
+        yield i * step, (f"{i * step:,.{digits}f}" if abs(i * step) < 1e15 else f"{i * step:.3g}").replace("-", "−")

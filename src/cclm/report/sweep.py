@@ -19,7 +19,7 @@ from cclm.report.document import (
     whole,
 )
 from cclm.report.page import document_page
-from cclm.report.svg import Style, axis_range, element, frame, line, number, paint, plain, shorten, text, ticks
+from cclm.report.svg import Style, axis_range, element, frame, limit, line, number, paint, plain, shorten, text, ticks
 
 MOST_NAMED = 12
 """Admissions of a leaf that are written out."""
@@ -144,7 +144,8 @@ def _body(sweep: Sweep, key: str, title: str, digits: int) -> list[str]:
     left, right = axis_range(thresholds, 0.05)
 
     def at(threshold: float, value: float) -> tuple[float, float]:
-        across, up = (threshold - left) / (right - left), (value - low) / (high - low)
+        across = (limit(threshold, left, right) - left) / (right - left)
+        up = (limit(value, low, high) - low) / (high - low)
         return LEFT + across * (RIGHT - LEFT), BOTTOM - up * (BOTTOM - TOP)
 
     parts = []

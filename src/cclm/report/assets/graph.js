@@ -15,13 +15,16 @@ function languageGraph(root, data) {
   return (i) => {
     const spoken = [];
     for (const { node, tasks } of parts) {
-      const open = tasks.length > 0 && tasks.every((number) => admittedAt(data, number, i));
+      const admitted = tasks.filter((number) => admittedAt(data, number, i)).length;
+      const open = admitted > 0 && admitted === tasks.length;
       node.classList.toggle("open", open);
+      node.classList.toggle("part", admitted > 0 && !open); // one of two directions
       const ring = node.querySelector(".ring");
       if (!ring) continue;
       const readings = tasks.map((number) => (i < 0 ? null : data.rounds.hrls_competence[number][i]));
       const known = readings.filter((value) => value !== null);
-      const share = known.length && data.threshold ? Math.min(Math.min(...known) / data.threshold, 1) : 0;
+      const least = known.length && data.threshold > 0 ? Math.min(...known) / data.threshold : 0;
+      const share = Math.max(0, Math.min(least, 1));
       ring.setAttribute("stroke-dasharray", `${share.toFixed(3)} 1`);
       const text = known.map((value) => short(value)).join(" ");
       node.querySelector(".readiness").textContent = text;

@@ -47,10 +47,13 @@ function graphSection(data, moment) {
   moment.shows.push(languageGraph(drawing.querySelector("svg"), data));
   const readable = "Strong lines come from the nearest HRL, with the similarity. A ring closes as the HRLs-evaluated "
     + "competence, written beside it, nears the threshold; a filled disc takes part.";
+  const both = data.pivot
+    ? ` Two numbers: the direction into ${data.pivot}, then the one out of it; a pale disc takes part in one of them.`
+    : "";
   const absent = data.graph.absent ? ` ${whole(data.graph.absent)} more languages, less similar, are not drawn.` : "";
   const measured = data.rounds.steps.length > 0;
   const controls = measured ? player(data, moment) : null;
-  const figure = html("figure", {}, drawing, controls, html("figcaption", {}, readable + absent));
+  const figure = html("figure", {}, drawing, controls, html("figcaption", {}, readable + both + absent));
   return [figure, measured ? null : quiet("No round measured yet.")];
 }
 

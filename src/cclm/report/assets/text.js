@@ -92,10 +92,11 @@ function bar(value, low, high, most, colour) {
   const percent = (amount) => `${((100 * amount) / most).toFixed(2)}%`;
   const stroke = (x1, x2, y1, y2) => svg("line", { class: "whisker", x1: percent(x1), x2: percent(x2), y1, y2 });
   const whisker = typeof low === "number" && typeof high === "number";
+  const floor = Math.max(low, 0); // the normal interval around a BLEU near 0 reaches below it
   return svg(
     "svg", { class: "bar", width: "100%", height: 16, "aria-hidden": "true" },
-    svg("rect", { class: `fill ${colour}`, x: 0, y: 4, width: percent(value || 0), height: 8, rx: 1.5 }),
-    whisker ? [stroke(low, high, 8, 8), stroke(low, low, 4.5, 11.5), stroke(high, high, 4.5, 11.5)] : null,
+    svg("rect", { class: `fill ${colour}`, x: 0, y: 4, width: percent(Math.max(value || 0, 0)), height: 8, rx: 1.5 }),
+    whisker ? [stroke(floor, high, 8, 8), stroke(floor, floor, 4.5, 11.5), stroke(high, high, 4.5, 11.5)] : null,
   );
 }
 

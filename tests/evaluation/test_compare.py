@@ -114,14 +114,23 @@ def test_the_table_has_a_row_a_language_and_says_what_its_marks_mean(
 
 
 @pytest.mark.slow
-def test_other_references_are_refused(folder: Path) -> None:
+def test_other_references_are_refused(folder: Path, tmp_path: Path) -> None:
     lines = read_lines(folder / "fair/translations/test.aze-eng.reference.txt")
     shutil.copytree(folder / "fair", folder / "other")
-    for changed, where in (([*lines[:2], "another", *lines[3:]], "line 3"), (lines[:-1], "19 lines and 20")):
-        put(folder / "other", "aze", changed, ".reference")
-        message = rf"other: the references of aze are not those of .*fair \({where}\): compare runs over the same test"
-        with pytest.raises(ConfigError, match=message):
-            compare([folder / "fair", folder / "other"])
+    put(folder / "other", "aze", [*lines[:2], "another", *lines[3:]], ".reference")
+    message = r"other: the references of aze are not those of .*fair \(line 3\): compare runs over the same test"
+    with pytest.raises(ConfigError, match=message):
+        compare([folder / "fair", folder / "other"])
+    shutil.copytree(folder.parent, tmp_path / "work")  # another work folder, whose test set is one sentence shorter
+    manifest = tmp_path / "work" / "prepared" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["sizes"]["aze"]["test"] = 19
+    manifest.write_text(json.dumps(content))
+    shorter = tmp_path / "work" / "runs" / "fair"
+    for kind in ("", ".reference", ".source"):
+        put(shorter, "aze", read_lines(shorter / f"translations/test.aze-eng{kind}.txt")[:-1], kind)
+    with pytest.raises(ConfigError, match=r"references of aze are not those of .*fair \(19 lines and 20\)"):
+        compare([folder / "fair", shorter])
 
 
 @pytest.mark.slow

@@ -21,6 +21,8 @@ class Pair(Part):
     """The symbol before every source."""
     start: str
     """The first symbol of every target."""
+    zero_shot: bool = False
+    """Whether the model was trained on neither this pair nor its reverse; such pairs are not in the file."""
 
 
 class Reserved(Part):

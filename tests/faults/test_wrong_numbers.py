@@ -113,7 +113,6 @@ def test_preparing_other_data_while_reference_losses_are_trained_does_not_change
     assert_same_or_refused(ended, alone.stdout, ended.stdout, "prepare")
 
 
-@pytest.mark.xfail(strict=True, reason="the new references are scored under the old fingerprint")
 def test_a_test_set_edited_at_equal_length_is_not_scored_as_the_old_one(project: Path, run: Path) -> None:
     """`score` uses the references that were prepared, or names the changed test set and refuses."""
     before = read_json(run / "scores.json")
@@ -168,7 +167,6 @@ def test_a_study_arm_that_changes_the_data_gets_its_own_data(
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="a run of that name is trained")
 def test_the_name_bitext_is_reserved(project: Path) -> None:
     """A run cannot have the name of the folder that the bilingual models are in."""
     assert_refused(cclm("train", "recipe.yaml", "name=bitext", folder=project), "name", "bitext", codes=[2])
@@ -222,7 +220,6 @@ def test_a_run_does_not_continue_a_log_that_lost_its_beginning_or_end(
         assert_refused(ended, "log.jsonl", codes=[1])
 
 
-@pytest.mark.xfail(strict=True, reason="advises to resume the run, which cannot help")
 def test_a_report_of_a_damaged_log_says_where_it_is_damaged(run: Path, project: Path) -> None:
     """`report` names log.jsonl and the line, and does not advise to resume a run that is finished."""
     log = run / "log.jsonl"

@@ -10,7 +10,7 @@ from cclm.evaluation.bootstrap import Difference
 from cclm.evaluation.compare import TITLES, Compared, Comparisons
 from cclm.evaluation.significance import OverSeeds
 from cclm.formats.scores import Scores
-from cclm.report.written import seeds_named
+from cclm.report.document import name_seeds
 
 MEANS = {"all": "mean", "hrl": "HRLs", "lrl": "LRLs"}
 
@@ -63,7 +63,7 @@ def print_comparisons(found: Comparisons) -> None:
 def _seeds(comparison: Compared) -> str:
     """The seeds of methods; nothing for two runs."""
     seeds = comparison.seeds
-    return "" if not seeds else f", {seeds_named(seeds)}" + (" on average" if len(seeds) > 1 else "")
+    return "" if not seeds else f", {name_seeds(seeds)}" + (" on average" if len(seeds) > 1 else "")
 
 
 def _is_over_seeds(comparison: Compared) -> bool:

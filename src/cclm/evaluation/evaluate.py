@@ -1,14 +1,11 @@
 """Translations and scores of a trained run: made once, and made again when what they were made from has changed."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
 from cclm.atomic import atomic_text
-from cclm.data.cleaning import clean
 from cclm.data.prepared import Prepared
-from cclm.data.texts import Texts
 from cclm.errors import DataError
 from cclm.evaluation.external import earlier_scores, external_scores
 from cclm.evaluation.scores import Lines, off_target_rates, read_lines, row_of, score
@@ -195,15 +192,8 @@ class Evaluation:
 
 
 def texts(recipe: Recipe, prepared: Prepared, task: Task, split: str) -> tuple[list[str], list[str]]:
-    """Sources and references of a split, cleaned but not segmented; their number must be that of the prepared ones."""
-    read = Texts(recipe.data).read(task.language, split, Counter())
-    pairs = [(clean(pivot)[0], clean(other)[0]) for _, pivot, other in read]
-    expected = prepared.sizes[task.language][split]
-    if len(pairs) != expected:
-        raise DataError(
-            f"{split} set of {task.language}: {len(pairs):,} pairs, but {expected:,} were prepared;"
-            " the text has changed since"
-        )
+    """Sources and references of a split, as they were when the data was prepared."""
+    pairs = prepared.text(task.language, split, recipe.data)
     into = 0 if task.direction.to_pivot else 1
     return [pair[1 - into] for pair in pairs], [pair[into] for pair in pairs]
 

@@ -14,10 +14,10 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from cclm.data.identify import Identifier
+from cclm.data.examine import Identifier
 from cclm.errors import DataError
 from cclm.formats.scores import Means, Row, Scores, Signature
-from cclm.recipe.data import DataSection
+from cclm.recipe.schema import DataSection
 
 MetricName = Literal["bleu", "chrf"]
 ALWAYS = ("bleu", "bleu_low", "bleu_high", "chrf")

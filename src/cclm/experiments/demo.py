@@ -19,9 +19,9 @@ from cclm.experiments.executor import Job, run_jobs
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
 from cclm.formats.scores import Scores
-from cclm.recipe.schema import Recipe, load_recipe
-from cclm.report.matrix import similarity_table
+from cclm.recipe import Recipe, load_recipe
 from cclm.report.pages import run_report
+from cclm.report.similarity_table import similarity_table
 
 METHODS = {
     "ccl-m-avg": ("name=ccl-m-avg",),
@@ -121,9 +121,8 @@ def _table(sizes: Mapping[str, int], scores: Mapping[str, Scores], admissions: M
         cells = [_cell(system.languages[lang]) for system in scores.values()]
         table.add_row(lang, f"{size:,}", *cells, f"step {admissions[lang]:,}" if lang in admissions else "at the start")
     for key, title in (("all", "mean"), ("hrl", "HRLs"), ("lrl", "LRLs")):
-        table.add_row(
-            title, "", *(f"{getattr(system.means, key):.1f}     " for system in scores.values()), "", style="bold"
-        )
+        means = (getattr(system.means, key) for system in scores.values())
+        table.add_row(title, "", *("" if mean is None else f"{mean:.1f}     " for mean in means), "", style="bold")
     return table
 
 

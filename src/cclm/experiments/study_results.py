@@ -266,9 +266,8 @@ def _resample(
     for comparison in of_pair:
         row = means[comparison.over]
         facts = comparison.plain() | {"low": row.low, "high": row.high, "p": row.p, "resamples": SAMPLES}
-        facts |= (
-            {"languages": {lang: asdict(each) for lang, each in languages.items()}} if comparison.over == "all" else {}
-        )
+        if comparison.over == "all":
+            facts["languages"] = {lang: asdict(each) for lang, each in languages.items()}
         found.append(formats.Comparison.model_validate(facts))
     return found
 

@@ -19,7 +19,7 @@ from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import write_sweep
-from cclm.training.manifest import origin_of
+from cclm.training.directory import origin_of
 from cclm.training.provenance import is_finished
 
 Aggregate = Literal["max", "avg"]
@@ -49,13 +49,14 @@ class Leaf:
     @property
     def shared_steps(self) -> int:
         """Steps that it shared with the run it parted from."""
-        return int(origin_of(self.folder).get("step") or 0)
+        origin = origin_of(self.folder)
+        return (origin.step or 0) if origin else 0
 
     @property
     def same_as(self) -> str | None:
         """The run that it never parted from."""
         origin = origin_of(self.folder)
-        return origin["from"] if origin.get("same") else None
+        return origin.run if origin and origin.same else None
 
     @property
     def log(self) -> Log:

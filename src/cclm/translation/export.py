@@ -19,14 +19,15 @@ import torch
 from safetensors.torch import load_file
 
 from cclm.atomic import atomic_folder
-from cclm.data.prepared import Prepared, sha256
+from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 from cclm.errors import TrainingError
+from cclm.formats.checkpoint import damage
 from cclm.formats.export import MANIFEST, Checked, Export, ExportedFile, Pair, Reserved
+from cclm.formats.prepared import sha256
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import recipe_of, tasks_of, weights_of
-from cclm.training.manifest import damage
 from cclm.training.session import shape_of
 from cclm.training.tasks import Task
 from cclm.translation.convert import convert

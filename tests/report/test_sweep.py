@@ -9,10 +9,30 @@ import pytest
 from made_run import EVIL
 from made_study import LRLS, made_sweep
 
-from cclm.report.sweep_figure import figure_2, panels
-from cclm.report.sweep_page import sweep_markdown, sweep_page
+from cclm.formats.sweep import Sweep
+from cclm.report import sweep as report
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def typed(sweep: dict[str, Any]) -> Sweep:
+    return Sweep.check(sweep, "sweep.json")
+
+
+def figure_2(sweep: dict[str, Any]) -> str:
+    return report.figure_2(typed(sweep))
+
+
+def panels(sweep: dict[str, Any]) -> list[str]:
+    return report.panels(typed(sweep))
+
+
+def sweep_page(sweep: dict[str, Any]) -> str:
+    return report.sweep_page(typed(sweep))
+
+
+def sweep_markdown(sweep: dict[str, Any], **options: Any) -> str:
+    return report.sweep_markdown(typed(sweep), **options)
 
 
 def marks(root: ElementTree.Element) -> dict[str, list[tuple[float, float]]]:
@@ -53,6 +73,17 @@ def test_figure_2_has_both_panels_beside_one_another() -> None:
     assert [group.attrib["transform"] for group in root.iter(f"{SVG}g")] == ["translate(0 0)", "translate(400 0)"]
     assert len(rings(root)) == 2
     assert "Chosen: avg at 0.8." in (root.findtext(f"{SVG}desc") or "")
+
+
+@pytest.mark.parametrize("huge", [1e308, -1e308, 1e-300])
+def test_numbers_that_nobody_expects_do_not_break_the_figure(huge: float) -> None:
+    sweep = made_sweep()
+    for i, leaf in enumerate(sweep["leaves"]):
+        leaf |= {"weighted": huge, "macro": huge, "bleu": huge * (-1) ** i, "threshold": huge / (i + 1)}
+    root = ElementTree.fromstring(figure_2(sweep))
+    places = [place for kind in marks(root).values() for point in kind for place in point]
+    assert all(0 <= place <= 400 for place in places)
+    assert sweep_page(sweep)
 
 
 def test_a_sweep_that_is_not_scored_says_so() -> None:

@@ -1,4 +1,4 @@
-"""Reading a run directory: what is absent is left out, what is torn is passed over, what is wrong is named."""
+"""Reading a run directory: absent files are left out, a torn last line is ignored, damaged files are named."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from made_run import write_lines, write_log, write_run
 
+from cclm.errors import ConfigError, DataError
+from cclm.formats.log import Saved
+from cclm.report.run import read_run
 from cclm.report.run_data import run_data
-from cclm.report.run_files import read_run
 
 SAVED = {"event": "saved", "step": 1}
 
@@ -19,14 +21,15 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_a_folder_without_a_log_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no run here: .* has no log.jsonl; give the folder of a run"):
+    with pytest.raises(ConfigError, match=r"no run here: .* has no log.jsonl; give the folder of a run"):
         read_run(tmp_path)
 
 
 def test_what_is_absent_is_empty(run: Path) -> None:
     found = read_run(run)
     assert (found.name, found.config, found.environment, found.benchmark) == ("run", "", {}, {})
-    assert (found.graph, found.scores, found.passages, found.events) == (None, None, [], [SAVED])
+    assert (found.graph, found.scores, found.passages) == (None, None, [])
+    assert found.log.events == [Saved(event="saved", step=1)]
 
 
 def test_graph_and_benchmark_may_lie_in_the_work_folder(tmp_path: Path) -> None:
@@ -45,13 +48,24 @@ def test_graph_and_benchmark_may_lie_in_the_work_folder(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_passed_over(run: Path, torn: str) -> None:
     with (run / "log.jsonl").open("ab") as log:
         log.write(torn.encode("latin-1"))
-    assert read_run(run).events == [SAVED]
+    assert read_run(run).log.events == [Saved(event="saved", step=1)]
 
 
 def test_a_broken_line_before_the_last_is_named(run: Path) -> None:
     write_lines(run / "log.jsonl", [json.dumps(SAVED), '{"event": "tra', json.dumps(SAVED)])
-    with pytest.raises(ValueError, match=r"log.jsonl line 2: not JSON: .*; resume the run from its checkpoint"):
+    with pytest.raises(
+        DataError, match=r"log.jsonl line 2: not JSON: .*; for the report it is enough to delete that line"
+    ):
         read_run(run)
+
+
+def test_a_report_can_be_made_after_the_advice_about_a_damaged_line_is_followed(run: Path) -> None:
+    write_lines(run / "log.jsonl", [json.dumps(SAVED), "\0" * 400, json.dumps(SAVED)])
+    with pytest.raises(DataError, match=r"log.jsonl line 2: .* delete that line"):
+        read_run(run)
+    lines = (run / "log.jsonl").read_text().splitlines()
+    write_lines(run / "log.jsonl", [lines[0], lines[2]])
+    assert len(read_run(run).log.events) == 2
 
 
 @pytest.mark.parametrize(
@@ -59,38 +73,64 @@ def test_a_broken_line_before_the_last_is_named(run: Path) -> None:
     [
         ("[1]", "not an event; every line is an object with 'event' and 'step'"),
         ('{"event": 3}', "not an event; every line is an object with 'event' and 'step'"),
-        ('{"event": "probe", "step": "x"}', "step of this probe event is 'x'; a whole number is needed"),
-        ('{"event": "probe", "step": true}', "step of this probe event is True; a whole number is needed"),
-        ('{"event": "probe", "step": 1, "weights": {"a": "b"}}', "weights of a is 'b'; a number is needed"),
-        ('{"event": "admitted", "step": 1}', "this admission names no language"),
+        ('{"event": "probe", "step": "x"}', "probe event: step: expected a valid integer, got 'x'"),
+        ('{"event": "probe", "step": true}', "probe event: step: expected a valid integer, got True"),
+        (
+            '{"event": "probe", "step": 1, "weights": {"a": "b"}}',
+            "probe event: weights.a: expected .*got 'b'",
+        ),
+        ('{"event": "admitted", "step": 1}', "admitted event: language: nothing there"),
     ],
 )
 def test_an_event_that_cannot_be_is_named(run: Path, line: str, complaint: str) -> None:
     write_lines(run / "log.jsonl", [line])
-    with pytest.raises(ValueError, match=f"log.jsonl line 1: {complaint}"):
+    with pytest.raises(DataError, match=f"log.jsonl line 1: {complaint}"):
         read_run(run)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("environment.json", "{", r"not JSON: .*; mend the file, or remove it"),
-        ("environment.json", "[" * 100_000, r"not JSON: .*; mend the file, or remove it"),
-        ("environment.json", "[]", "expected an object, got list; mend"),
+        ("environment.json", "{", r"not JSON: .*; repair or remove the file"),
+        ("environment.json", "[" * 100_000, r"not JSON: .*; repair or remove the file"),
+        ("graph.json", "[" * 100_000, r"not JSON: .*; repair or remove the file"),
+        ("benchmark.json", "[" * 100_000, r"not JSON: .*; repair or remove the file"),
+        ("scores.json", "[" * 100_000, r"not JSON: .*; run `cclm score` again"),
+        ("environment.json", "[]", "expected an object, got list; repair or remove"),
         ("graph.json", '{"version": 9}', "version 9; this program reads 1"),
-        ("graph.json", '{"version": 1, "high_resource": ["a"], "low_resource": ["b"], "similarity": 3}', "mend"),
-        ("benchmark.json", '{"losses": []}', "losses: expected an object, got list; mend"),
-        ("benchmark.json", '{"losses": {"a": "b"}}', "loss of a is 'b'; a number is needed"),
-        ("scores.json", "{}", "version None; this program reads 1"),
-        ("scores.json", '{"version": 1, "means": []}', "means: expected an object; mend"),
-        ("scores.json", '{"version": 1, "languages": {"a": 1}}', "scores of a: expected an object; mend"),
-        ("scores.json", '{"version": 1, "languages": {"a": {"bleu": "x"}}}', "a: score of bleu is 'x'; a number"),
-        ("scores.json", '{"version": 1, "means": {"all": "x"}}', "mean of all is 'x'; a number is needed"),
+        (
+            "graph.json",
+            '{"version": 1, "high_resource": ["a"], "low_resource": ["b"], "similarity": 3}',
+            "repair or remove",
+        ),
+        ("benchmark.json", '{"losses": []}', r"losses: expected a valid dictionary, got \[\].*; repair or remove"),
+        (
+            "benchmark.json",
+            '{"losses": {"a": "b"}}',
+            "losses.a: expected .*got 'b'.*; repair or remove",
+        ),
+        ("scores.json", '{"version": 2}', "version 2; this program reads 1"),
+        (
+            "scores.json",
+            '{"version": 1, "means": []}',
+            r"means: expected .*, got \[\]; run `cclm score`",
+        ),
+        (
+            "scores.json",
+            '{"version": 1, "languages": {"a": 1}}',
+            "languages.a: expected .*, got 1; run",
+        ),
+        (
+            "scores.json",
+            '{"version": 1, "languages": {"a": {"bleu": "x"}}}',
+            "languages.a.bleu: .* got 'x'",
+        ),
+        ("scores.json", '{"version": 1, "means": {"all": "x"}}', "means.all: expected a valid number, .*got 'x'"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(run: Path, name: str, content: str, complaint: str) -> None:
     (run / name).write_text(content)
-    with pytest.raises(ValueError, match=f"{name}: .*{complaint}"):
+    with pytest.raises(DataError, match=f"{name}: .*{complaint}"):
         read_run(run)
 
 
@@ -131,7 +171,7 @@ def test_translations_and_references_must_be_parallel(run: Path) -> None:
     write_lines(run / "translations" / "test.a-b.txt", ["x", "y"])
     write_lines(run / "translations" / "test.a-b.reference.txt", ["x"])
     complaint = "test.a-b.txt has 2 lines but test.a-b.reference.txt has 1: the files are not parallel"
-    with pytest.raises(ValueError, match=complaint):
+    with pytest.raises(DataError, match=complaint):
         read_run(run)
 
 

@@ -64,11 +64,3 @@ class Export(JsonFile):
     reserved: Reserved
     files: dict[str, ExportedFile]
     """Every other file, by its path inside the folder. Version 0.1.0 wrote sizes alone: it is exported again."""
-
-
-class TrainingData(JsonFile):
-    """The part of a run's made_from.json that names the prepared data it was trained on."""
-
-    advice: ClassVar[str] = "the run cannot be translated without knowing its data; train it again"
-    data: str
-    """The fingerprint of the prepared data."""

@@ -70,8 +70,8 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def _progress_bar(given: Path | None, out: Path | None) -> AbstractContextManager[Progress]:
-    """A bar on a terminal, unless the translations go there; its total is known if a file is read."""
-    if not sys.stderr or not sys.stderr.isatty() or (out is None and sys.stdout.isatty()):
+    """Progress, unless the translations go to the terminal; its total is known if a file is read."""
+    if out is None and (not sys.stdout or sys.stdout.isatty()):
         return nullcontext(lambda stage, lines: None)
     if given is None or not given.is_file():
         return shown()

@@ -5,6 +5,7 @@ from typing import ClassVar
 from pydantic import StrictInt
 
 from cclm.formats.base import JsonFile, Part
+from cclm.formats.checkpoint import FileFacts
 
 MANIFEST = "cclm.json"
 """The name of the file in the folder of an exported model."""
@@ -44,13 +45,6 @@ class Checked(Part):
     same_translations: StrictInt | None = None
 
 
-class ExportedFile(Part):
-    """A file of the export, to recognise one that was changed or damaged."""
-
-    bytes: StrictInt
-    sha256: str
-
-
 class Export(JsonFile):
     """The content of cclm.json. An export that is used once, for BLEU during training, names no checkpoint."""
 
@@ -62,5 +56,5 @@ class Export(JsonFile):
     checked: Checked | None = None
     pairs: list[Pair]
     reserved: Reserved
-    files: dict[str, ExportedFile]
+    files: dict[str, FileFacts]
     """Every other file, by its path inside the folder. Version 0.1.0 wrote sizes alone: it is exported again."""

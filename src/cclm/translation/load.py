@@ -5,9 +5,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from cclm.data.prepared import Prepared, sha256
+from cclm.data.prepared import Prepared
 from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, DataError
+from cclm.formats.base import sha256
 from cclm.formats.export import MANIFEST, Export
 from cclm.formats.run import MADE_FROM, MadeFrom
 from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of

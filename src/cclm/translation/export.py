@@ -26,7 +26,6 @@ from cclm.errors import TrainingError
 from cclm.formats.base import sha256
 from cclm.formats.checkpoint import FileFacts, damage
 from cclm.formats.export import MANIFEST, Checked, Export, Pair, Reserved
-from cclm.formats.prepared import sha256
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import recipe_of, tasks_of, weights_of

@@ -13,7 +13,7 @@ from corpora import write_tsv
 from trained_run import trained_run
 
 from cclm.cli.tables import print_comparisons
-from cclm.errors import ConfigError
+from cclm.errors import ConfigError, DataError
 from cclm.evaluation.compare import compare as compare_runs
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import read_lines
@@ -148,6 +148,10 @@ def test_the_bitext_folder_is_a_system_and_what_is_missing_is_translated(folder:
     assert found["comparisons"][0]["means"]["all"]["p"] == 1
     with pytest.raises(ConfigError, match=r"bitext/aze translates aze; .*fair translates tur, por, aze, glg: compare"):
         compare([folder / "fair", bitext / "aze"])
+    made_from = bitext / "tur" / "made_from.json"
+    made_from.write_text(json.dumps({**json.loads(made_from.read_text()), "data": "0123456789abcdef0123"}))
+    with pytest.raises(DataError, match=r"bitext/tur was trained on data 0123456789abcdef, but .* holds data"):
+        Evaluation(bitext)
 
 
 @pytest.mark.slow

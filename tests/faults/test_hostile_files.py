@@ -180,7 +180,6 @@ class Evil:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="traceback: SafetensorError")
 @pytest.mark.parametrize("kind", ["junk", "pickle"])
 def test_weights_that_are_no_safetensors_are_refused_and_not_executed(
     project: Path, run: Path, tmp_path: Path, kind: str

@@ -16,15 +16,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from cclm.atomic import atomic_folder
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 from cclm.errors import TrainingError
-from cclm.formats.checkpoint import damage
-from cclm.formats.export import MANIFEST, Checked, Export, ExportedFile, Pair, Reserved
-from cclm.formats.prepared import sha256
+from cclm.formats.base import sha256
+from cclm.formats.checkpoint import FileFacts, damage
+from cclm.formats.export import MANIFEST, Checked, Export, Pair, Reserved
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import data_of, recipe_of, tasks_of, weights_of
@@ -78,7 +79,7 @@ def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = 
     model = TrainedFor(recipe, prepared, tasks_of(run, recipe, prepared))
     if problem := damage(best):
         raise TrainingError(f"{best}: {problem}")
-    state = load_file(best / "model.safetensors")
+    state = _read_weights(best / "model.safetensors")
     quantization = "int8" if exact else "float32"
     try:
         with atomic_folder(folder, is_ours=lambda old: (old / MANIFEST).is_file()) as staging:
@@ -93,6 +94,14 @@ def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = 
     except (ValueError, OSError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TrainingError(f"{folder}: {best.name} could not be exported: {reason}") from None
+
+
+def _read_weights(path: Path) -> State:
+    """The weights in a file that may be anything: a consistent manifest does not make it a model."""
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise TrainingError(f"{path}: not a safetensors file ({error}); restore it, or train the run again") from None
 
 
 def export_unchecked(state: State, model: TrainedFor, folder: Path) -> None:
@@ -124,7 +133,7 @@ def write_manifest(model: TrainedFor, folder: Path, **facts: str | Checked) -> N
         pairs=[model.pair(task) for task in model.tasks.values()],
         reserved=Reserved(source=len(SPECIALS) + len(model.source.tags), target=len(SPECIALS) + len(model.target.tags)),
         files={
-            path.relative_to(folder).as_posix(): ExportedFile(bytes=path.stat().st_size, sha256=sha256(path))
+            path.relative_to(folder).as_posix(): FileFacts(bytes=path.stat().st_size, sha256=sha256(path))
             for path in files
         },
     )

@@ -9,7 +9,7 @@ from small_study import RECIPE
 from cclm.experiments.pipeline import Pipeline
 from cclm.experiments.study_results import arm_on_average, comparisons, scored_groups
 from cclm.formats.study import StudyResults, Trial
-from cclm.recipe.schema import load_recipe
+from cclm.recipe import load_recipe
 from cclm.recipe.study import load_study
 
 FINISHED = Path(__file__).parent.parent.parent / "docs" / "studies" / "phrasebook" / "results.json"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cclm.training.directory import is_bitext
+from cclm.training.directory import is_bitext, recipe_of
 from cclm.training.lock import owner_of
 from cclm.training.provenance import newest_checkpoint, progress_of
 
@@ -51,11 +51,10 @@ def standing(run: Path) -> dict[str, Any]:
 
 
 def _standing(run: Path) -> dict[str, Any]:
-    training = json.loads((run / "config.yaml").read_text(encoding="utf-8"))["training"]
     newest, owner = newest_checkpoint(run), owner_of(run)
     progress = progress_of(newest) if newest else None
     facts: dict[str, Any] = {"state": "interrupted", "reason": None if newest else "before its first checkpoint"}
-    facts |= {"step": progress.step if progress else 0, "max_steps": int(training["max_steps"])}
+    facts |= {"step": progress.step if progress else 0, "max_steps": recipe_of(run).training.max_steps}
     if owner:
         facts |= {"state": "running", "reason": f"{owner.pid}@{owner.host}"}
         facts["step"] = next((event["step"] for event in _events_from_the_end(run)), 0)

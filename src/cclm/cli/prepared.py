@@ -28,7 +28,7 @@ def prepare(recipe: Recipe, *, as_json: bool, dry_run: bool = False, workers: in
     if not there:
         stage.make()
     if as_json:
-        facts = {"folder": str(recipe.prepared), **pipeline.data.manifest}
+        facts = {"folder": str(recipe.prepared), "version": 1, **pipeline.data.manifest.plain()}
         print(json.dumps(facts, ensure_ascii=False, allow_nan=False))
         return
     done = "was there already" if there else f"prepared in {time.monotonic() - start:.0f} s"
@@ -43,16 +43,16 @@ def view(prepared: Prepared) -> RenderableType:
     for head in ("", "train", "dev", "test", "dropped"):
         table.add_column(head, justify="right" if head else "left")
     for lang, sizes in prepared.sizes.items():
-        dropped = sum(sum(counts["dropped"].values()) for counts in prepared.manifest["counts"][lang].values())
+        dropped = sum(sum(counts.dropped.values()) for counts in prepared.manifest.counts[lang].values())
         table.add_row(lang, *(f"{sizes[s]:,}" if s in sizes else "-" for s in ("train", "dev", "test")), f"{dropped:,}")
-    symbols = ", ".join(f"{name} {size:,}" for name, size in prepared.manifest["vocabularies"].items())
+    symbols = ", ".join(f"{name} {size:,}" for name, size in prepared.manifest.vocabularies.items())
     return Group(table, Text(f"symbols: {symbols}", style="dim"), *_fewer(prepared), *_reasons(prepared))
 
 
 def _fewer(prepared: Prepared) -> list[RenderableType]:
     """A warning where the text supports fewer subwords than were asked for."""
-    asked = prepared.manifest["settings"]["vocabulary"]["pieces"]
-    fewer = {name: count for name, count in prepared.manifest["pieces"].items() if count < asked}
+    asked = prepared.pieces_wanted
+    fewer = {name: count for name, count in prepared.manifest.pieces.items() if count < asked}
     said = ", ".join(f"{name} {count:,}" for name, count in fewer.items())
     return [Text(f"fewer subwords than the {asked:,} asked for, as the text supports no more: {said}")] if said else []
 
@@ -60,9 +60,9 @@ def _fewer(prepared: Prepared) -> list[RenderableType]:
 def _reasons(prepared: Prepared) -> list[RenderableType]:
     lines = [
         f"{lang} {split}: {count:,} {reason}"
-        for lang, splits in prepared.manifest["counts"].items()
+        for lang, splits in prepared.manifest.counts.items()
         for split, counts in splits.items()
-        for reason, count in counts["dropped"].items()
+        for reason, count in counts.dropped.items()
     ]
     return [Text("dropped: " + "; ".join(lines))] if lines else []
 

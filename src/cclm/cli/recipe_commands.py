@@ -35,7 +35,7 @@ def doctor(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | 
     training text, dev sets too small for the probe. Ends with 1 if there is an error.
     """
     from cclm.cli import doctor as command
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     if not command.run(load_recipe(recipe, overrides), as_json=as_json, workers=workers):
         sys.exit(1)
@@ -53,7 +53,7 @@ def prepare(recipe: str, overrides: Sequence[str], as_json: bool, workers: int |
     Done once: it is done again only when the text or a setting that matters has changed.
     """
     from cclm.cli import prepared
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     prepared.prepare(load_recipe(recipe, overrides), as_json=as_json, dry_run=dry_run, workers=workers)
 
@@ -69,7 +69,7 @@ def graph(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | N
     Writes WORK/graph.json and WORK/graph.svg. A matrix of your own is taken with graph.file=FILE.
     """
     from cclm.cli import prepared
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     prepared.graph(load_recipe(recipe, overrides), as_json=as_json, workers=workers)
 
@@ -80,7 +80,7 @@ def _is_dry(recipe: str, overrides: Sequence[str], stages: Sequence[str], dry_ru
         raise click.UsageError("--json goes with --dry-run")
     if dry_run:
         from cclm.cli.dry_run import print_plan
-        from cclm.recipe.schema import load_recipe
+        from cclm.recipe import load_recipe
 
         print_plan(load_recipe(recipe, overrides), stages, as_json=as_json)
     return dry_run
@@ -102,7 +102,7 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
     if _is_dry(recipe, overrides, stages, dry_run, as_json):
         return
     from cclm.experiments.pipeline import Pipeline
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     pipeline = Pipeline(load_recipe(recipe, overrides), at_once=at_once)
     pipeline.walk(stages)
@@ -125,7 +125,7 @@ def train(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: boo
     if _is_dry(recipe, overrides, UP_TO_TRAINING, dry_run, as_json):
         return
     from cclm.experiments.pipeline import Pipeline
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     pipeline = Pipeline(load_recipe(recipe, overrides), tensorboard=tensorboard)
     if pipeline.run(UP_TO_TRAINING):
@@ -147,8 +147,8 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool,
 
     if _is_dry(recipe, overrides, STAGES, dry_run, as_json):
         return
-    from cclm.evaluation.score_table import print_scores
-    from cclm.recipe.schema import load_recipe
+    from cclm.cli.tables import print_scores
+    from cclm.recipe import load_recipe
 
     pipeline = Pipeline(load_recipe(recipe, overrides), tensorboard=tensorboard)
     if pipeline.run(STAGES, say=print_line):
@@ -176,7 +176,7 @@ def sweep(recipe: str, overrides: Sequence[str], thresholds: Sequence[float], ag
     """
     from cclm.experiments.sweep import AGGREGATES, THRESHOLDS
     from cclm.experiments.sweep import sweep as train_all
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     grid = (thresholds or THRESHOLDS, aggregates or AGGREGATES)
     click.echo(train_all(load_recipe(recipe, overrides), *grid, **options))

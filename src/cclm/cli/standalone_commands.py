@@ -69,15 +69,20 @@ def phrasebook(out: Path, seed: int, sizes: Sequence[str]) -> None:
 
 @cli.command()
 @click.argument("name", required=False)
-def recipes(name: str | None) -> None:
+@click.option("--keys", is_flag=True, help="Print every key of a recipe with its type, default and meaning.")
+def recipes(name: str | None, keys: bool) -> None:
     """Lists the recipes that come with cclm, or prints one: cclm recipes NAME > my.yaml."""
-    from cclm.recipe.schema import built_in_recipes
+    from cclm.recipe.loading import built_in_recipes
 
     texts = built_in_recipes()
-    if name is None:
+    if keys:
+        from cclm.recipe.configuration import configuration
+
+        click.echo(configuration(), nl=False)
+    elif name is None:
         for known, text in texts.items():
             click.echo(f"{known:<20} {text.splitlines()[0].removeprefix('# ')}")
     elif name in texts:
-        click.echo(texts[name], nl=False)
+        click.echo(texts[name].rstrip())
     else:
         raise ConfigError(f"no recipe {name!r}; there are {', '.join(texts)}")

@@ -7,8 +7,8 @@ from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import SPECIALS
 from cclm.experiments.benchmark import bitext_recipe, folder_of
+from cclm.formats.checkpoint import Progress
 from cclm.recipe.schema import Recipe
-from cclm.training.progress import Progress
 from cclm.training.provenance import changes, made_from, newest_checkpoint, progress_of
 from cclm.training.tasks import tasks
 

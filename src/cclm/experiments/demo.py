@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -19,7 +18,8 @@ from cclm.experiments.display import Display
 from cclm.experiments.executor import Job, run_jobs
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
-from cclm.recipe.schema import Recipe, load_recipe
+from cclm.formats.scores import Scores
+from cclm.recipe import Recipe, load_recipe
 from cclm.report.pages import run_report
 from cclm.report.similarity_table import similarity_table
 
@@ -109,7 +109,7 @@ def _train(recipes: Mapping[str, Recipe]) -> None:
         raise TrainingError("; ".join(f"{name} failed: {why}" for name, why in failed.items()))
 
 
-def _table(sizes: Mapping[str, int], scores: Mapping[str, Any], admissions: Mapping[str, int]) -> Table:
+def _table(sizes: Mapping[str, int], scores: Mapping[str, Scores], admissions: Mapping[str, int]) -> Table:
     title = "\nBLEU on the test sets, with 95 % intervals"
     table = Table(
         box=None, padding=(0, 2, 0, 0), header_style="bold", title=title, title_justify="left", title_style="bold"
@@ -118,10 +118,11 @@ def _table(sizes: Mapping[str, int], scores: Mapping[str, Any], admissions: Mapp
     for head in ("pairs", *scores, "admitted"):
         table.add_column(head, justify="right")
     for lang, size in sizes.items():
-        cells = [_cell(system["languages"][lang]) for system in scores.values()]
+        cells = [_cell(system.languages[lang]) for system in scores.values()]
         table.add_row(lang, f"{size:,}", *cells, f"step {admissions[lang]:,}" if lang in admissions else "at the start")
     for key, title in (("all", "mean"), ("hrl", "HRLs"), ("lrl", "LRLs")):
-        table.add_row(title, "", *(f"{system['means'][key]:.1f}     " for system in scores.values()), "", style="bold")
+        means = (getattr(system.means, key) for system in scores.values())
+        table.add_row(title, "", *("" if mean is None else f"{mean:.1f}     " for mean in means), "", style="bold")
     return table
 
 

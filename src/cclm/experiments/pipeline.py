@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
-from cclm.data.prepare import Plan, current, prepare
+from cclm.data.prepare import Plan, Preparation
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, DataError
 from cclm.evaluation.evaluate import Evaluation
@@ -27,7 +27,7 @@ from cclm.experiments.executor import Job, Watcher, nobody, read_recipe
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import reported, run_report
-from cclm.training.manifest import origin_of
+from cclm.training.directory import origin_of
 from cclm.training.provenance import begun_with, is_finished, refuse_other_settings, write_config
 
 if TYPE_CHECKING:
@@ -143,16 +143,16 @@ class Pipeline:
         return Evaluation(self.folder, recipe=self.recipe)
 
     def _is_prepared(self) -> bool:
-        self.prepared = current(self._data_plan, self.recipe.prepared)
+        self.prepared = self._preparation.existing()
         return self.prepared is not None
 
     def _prepare(self) -> None:
         with shown({"learning subwords": len(self.recipe.data.languages) + 1}) as progress:
-            self.prepared = prepare(self._data_plan, self.recipe.prepared, workers=self.workers, progress=progress)
+            self.prepared = self._preparation.make(workers=self.workers, progress=progress)
 
-    @property
-    def _data_plan(self) -> Plan:
-        return Plan(self.recipe.data, self.recipe.vocabulary)
+    @cached_property
+    def _preparation(self) -> Preparation:
+        return Preparation(Plan(self.recipe.data, self.recipe.vocabulary), self.recipe.prepared)
 
     def _has_graph(self) -> bool:
         self.graph = graph_of(self.recipe, self.data)
@@ -192,23 +192,15 @@ class Pipeline:
     def train(self, ranks: "Ranks | None" = None) -> None:
         """The training itself, when all that comes before it is there."""
         from cclm.training.ranks import ALONE  # torch: only where there is something to train
-        from cclm.training.session import train
+        from cclm.training.session import Options, train
 
         bleu = None
         if self.recipe.training.measures_bleu:
             from cclm.evaluation.dev_bleu import DevBleu  # a second more, where transformers is installed
 
             bleu = DevBleu(self.recipe, self.data, self.folder)
-        train(
-            self.recipe,
-            self.data,
-            self.graph,
-            self.losses,
-            self.folder,
-            ranks=ranks or ALONE,
-            bleu=bleu,
-            tensorboard=self.tensorboard,
-        )
+        options = Options(ranks=ranks or ALONE, bleu=bleu, tensorboard=self.tensorboard)
+        train(self.recipe, self.data, self.graph, self.losses, self.folder, options)
 
     def _train_on_ranks(self) -> bool:
         """The stages up to the training under torchrun: the first rank makes what comes before it, all train.
@@ -225,9 +217,9 @@ class Pipeline:
                 self.walk(("prepare",))
                 self.refuse_other_settings()
                 self.walk(("graph", "benchmark"))
-                ranks.told(json.dumps([self.graph and self.graph.to_json(), self.losses]))
+                ranks.broadcast(json.dumps([self.graph and self.graph.to_json(), self.losses]))
             else:
-                graph, self.losses = json.loads(ranks.told())
+                graph, self.losses = json.loads(ranks.broadcast())
                 self.prepared = Prepared.open(self.recipe.prepared)
                 self.graph = LanguageGraph.from_json(graph) if graph else None
             self.train(ranks)
@@ -312,18 +304,20 @@ def write_graph(recipe: Recipe, graph: LanguageGraph | None) -> None:
 
 def train_job(job: Job) -> None:
     """Trains a job in this process, and scores it if asked to. What comes before the training has been made already."""
-    from cclm.training.session import train
+    from cclm.training.session import Options, train
 
     recipe = job.settings()
     prepared = Prepared.open(recipe.prepared)
     if job.only:
-        train(recipe, prepared, None, None, job.folder, only=[job.only])
+        train(recipe, prepared, None, None, job.folder, Options(only=(job.only,)))
         return
     forks = {fork.name: fork for fork in map(read_recipe, job.forks)}
-    train(recipe, prepared, graph_of(recipe, prepared), kept(recipe, prepared), job.folder, followers=forks)
-    evaluation = Evaluation(job.folder) if job.scored and not origin_of(job.folder).get("same") else None
-    if evaluation and not evaluation.scored():
-        evaluation.score()
+    options = Options(forks=forks)
+    train(recipe, prepared, graph_of(recipe, prepared), kept(recipe, prepared), job.folder, options)
+    origin = origin_of(job.folder)
+    if job.scored and not (origin and origin.same):  # of two runs that never parted, one is scored
+        evaluation = Evaluation(job.folder)
+        evaluation.scored() or evaluation.score()
 
 
 def print_line(line: str) -> None:

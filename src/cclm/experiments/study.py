@@ -22,8 +22,7 @@ from cclm.formats.study import Try as TryResult
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, Try, plain, steps_to_come
 from cclm.report.pages import write_study
-from cclm.training.log import differences
-from cclm.training.provenance import is_finished
+from cclm.training.provenance import differences, is_finished
 
 
 @dataclass(frozen=True)

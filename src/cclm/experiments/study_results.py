@@ -12,11 +12,10 @@ from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
 from cclm.evaluation import significance
 from cclm.evaluation.bootstrap import SAMPLES
-from cclm.evaluation.compare_methods import over_sentences
+from cclm.evaluation.compare import over_sentences
 from cclm.evaluation.evaluate import Evaluation
-from cclm.evaluation.more_scores import ALWAYS
-from cclm.evaluation.scores import MetricName
-from cclm.evaluation.seeds import over_seeds
+from cclm.evaluation.scores import ALWAYS, MetricName
+from cclm.evaluation.significance import over_seeds
 from cclm.experiments.benchmark import bitext_folder
 from cclm.experiments.outcome import bitext_outcome, outcome
 from cclm.formats import study as formats
@@ -141,7 +140,7 @@ def _trial(trial: Trial, recipe: Recipe, batches: Mapping[str, int], why: str | 
             facts |= asdict(outcome(trial.folder, recipe.training.max_steps, batches))
         scores = Evaluation(trial.folder).scored()
         assert scores  # it was scored after its training
-        facts["scores"] = {"languages": scores["languages"], "means": scores["means"]}
+        facts["scores"] = {"languages": scores.languages, "means": scores.means.plain()}
     return formats.Trial.model_validate(facts)
 
 
@@ -266,8 +265,9 @@ def _resample(
     found = []
     for comparison in of_pair:
         row = means[comparison.over]
-        facts = comparison.plain() | {"low": row["low"], "high": row["high"], "p": row["p"], "resamples": SAMPLES}
-        facts |= {"languages": languages} if comparison.over == "all" else {}
+        facts = comparison.plain() | {"low": row.low, "high": row.high, "p": row.p, "resamples": SAMPLES}
+        if comparison.over == "all":
+            facts["languages"] = {lang: asdict(each) for lang, each in languages.items()}
         found.append(formats.Comparison.model_validate(facts))
     return found
 

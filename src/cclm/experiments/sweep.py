@@ -19,7 +19,7 @@ from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import write_sweep
-from cclm.training.manifest import origin_of
+from cclm.training.directory import origin_of
 from cclm.training.provenance import is_finished
 
 Aggregate = Literal["max", "avg"]
@@ -49,13 +49,14 @@ class Leaf:
     @property
     def shared_steps(self) -> int:
         """Steps that it shared with the run it parted from."""
-        return int(origin_of(self.folder).get("step") or 0)
+        origin = origin_of(self.folder)
+        return (origin.step or 0) if origin else 0
 
     @property
     def same_as(self) -> str | None:
         """The run that it never parted from."""
         origin = origin_of(self.folder)
-        return origin["from"] if origin.get("same") else None
+        return origin.run if origin and origin.same else None
 
     @property
     def log(self) -> Log:
@@ -170,8 +171,8 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> formats.Leaf:
     assert best.weighted is not None
     assert best.macro is not None
     other = next((other for other in grid if other.name == leaf.same_as), None)
-    scores = Evaluation((other or leaf).folder).scored() or {}
-    chrf = [row["chrf"] for row in scores.get("languages", {}).values()]
+    scores = Evaluation((other or leaf).folder).scored()
+    chrf = [row["chrf"] for row in scores.languages.values()] if scores else []
     return formats.Leaf(
         threshold=leaf.threshold,
         aggregate=leaf.aggregate,
@@ -181,7 +182,7 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> formats.Leaf:
         steps=stopped.step,
         best=stopped.best,
         admissions=leaf.log.admissions,
-        bleu=scores.get("means", {}).get("all"),
+        bleu=scores.means.all if scores else None,
         chrf=sum(chrf) / len(chrf) if chrf else None,
         same_as=formats.Point(threshold=other.threshold, aggregate=other.aggregate) if other else None,
     )
@@ -218,4 +219,4 @@ def _rival(run: Path) -> formats.Rival:
     best = Log.read(run / "log.jsonl").best
     if best is None:
         raise ConfigError(f"--rival {run}: its training has not ended; finish it first")
-    return formats.Rival(name=evaluation.recipe.name, weighted=best.weighted, bleu=scores["means"]["all"])
+    return formats.Rival(name=evaluation.recipe.name, weighted=best.weighted, bleu=scores.means.all)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from translation.reference_model import SPECIALS, TAGS, Reference, symbols
 
-from cclm.translation.export import POSITIONS, ExportError, export, positions
-from cclm.translation.translate import Sample, Translator, verify
+from cclm.translation.convert import convert, positions
+from cclm.translation.export import verify
+from cclm.translation.translator import POSITIONS, ExportError, Sample, Translator
 
 
 def exported(model: Reference, folder: Path, **changes: object) -> Translator:
@@ -19,7 +20,7 @@ def exported(model: Reference, folder: Path, **changes: object) -> Translator:
         "target_symbols": model.target_symbols,
         "folder": folder,
     }
-    export(model.state(), **{**arguments, **changes})  # type: ignore[arg-type]
+    convert(model.state(), **{**arguments, **changes})  # type: ignore[arg-type]
     return Translator(folder)
 
 
@@ -154,7 +155,7 @@ def test_weights_of_double_precision_are_rounded(tmp_path: Path) -> None:
     model = Reference()
     state = {name: weight.astype(np.float64) for name, weight in model.state().items()}
     sides = {"source_symbols": model.source_symbols, "target_symbols": model.target_symbols}
-    export(state, heads=model.heads, folder=tmp_path / "model", **sides)
+    convert(state, heads=model.heads, folder=tmp_path / "model", **sides)
     assert verify(Translator(tmp_path / "model"), model.logprobs, random_samples(model, 4)) < 1e-4
 
 
@@ -179,7 +180,7 @@ def test_a_width_without_sinusoids_is_refused(width: int) -> None:
         ({"source_symbols": symbols(39, "s")}, "the source embedding has 47 rows for 46 symbols"),
         ({"target_symbols": symbols(17, "t")}, "the target embedding has 23 rows for 24 symbols"),
         ({"source_symbols": ["a", "b"]}, "source symbols must begin with <pad> <s> </s> <unk>; got a b"),
-        ({"target_symbols": [*SPECIALS, "a", "b", "a"]}, "target symbols must differ; more than once there are 'a'"),
+        ({"target_symbols": [*SPECIALS, "a", "b", "a"]}, "target symbols must be distinct; repeated: 'a'"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -199,10 +200,10 @@ def test_missing_and_superfluous_weights_are_refused_by_name(tmp_path: Path) -> 
     state = model.state()
     bias = state.pop("decoder.layers.1.feed_forward.outer.bias")
     with pytest.raises(ExportError, match=r"no weight decoder.layers.1.feed_forward.outer.bias in the state"):
-        export(state, heads=4, folder=tmp_path / "model", **sides)
+        convert(state, heads=4, folder=tmp_path / "model", **sides)
     state |= {"decoder.layers.1.feed_forward.outer.bias": bias, "output.bias": bias}
-    with pytest.raises(ExportError, match=r"weights that the model has no place for: output.bias"):
-        export(state, heads=4, folder=tmp_path / "model", **sides)
+    with pytest.raises(ExportError, match=r"weights that the model does not have: output.bias"):
+        convert(state, heads=4, folder=tmp_path / "model", **sides)
 
 
 def test_verifying_needs_samples_and_one_number_a_token(tmp_path: Path) -> None:

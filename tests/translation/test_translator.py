@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from translation.reference_model import TAGS, Reference, beam_search, taught
 
-from cclm.translation.export import POSITIONS, export
-from cclm.translation.translate import Translator
+from cclm.translation.convert import convert
+from cclm.translation.translator import POSITIONS, Translator
 
 
 def exported(model: Reference, folder: Path) -> Path:
     sides = {"source_symbols": model.source_symbols, "target_symbols": model.target_symbols}
-    export(model.state(), heads=model.heads, folder=folder, **sides)
+    convert(model.state(), heads=model.heads, folder=folder, **sides)
     return folder
 
 
@@ -126,7 +126,7 @@ def test_a_source_longer_than_the_table_loses_its_end_with_a_warning(folder: Pat
     [
         (["▁s1"], "<2xyz>", 1, 8, "the model has no target symbol '<2xyz>'"),
         (["<2xyz>", "▁s1"], "<s>", 1, 8, "source 0: the model has no source symbol '<2xyz>'"),
-        (["▁s1", "</s>"], "<s>", 1, 8, "source 0 has </s> in it, which the model adds itself"),
+        (["▁s1", "</s>"], "<s>", 1, 8, "source 0 contains </s>, which the model adds itself"),
         (["▁s1"], "<s>", 0, 8, "beam must be at least 1; got 0"),
         (["▁s1"], "<s>", 1, 0, "max_length must be at least 1 and below the model's 1024 positions; got 0"),
         (["▁s1"], "<s>", 1, 1024, "max_length must be at least 1 and below the model's 1024 positions; got 1024"),

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from cclm.model.dropout import POOL, dropout, piece
+from cclm.model.random import POOL, dropout, mask
 
 
 def seeded(x: torch.Tensor, rate: float, seed: int) -> torch.Tensor:
@@ -47,7 +47,7 @@ def test_the_gradient_goes_where_the_number_went() -> None:
 
 def test_a_mask_takes_no_memory_of_its_own() -> None:
     torch.manual_seed(1)
-    pieces = [piece(torch.Size((100, 10)), 0.3, torch.float32) for _ in range(2)]
+    pieces = [mask(torch.Size((100, 10)), 0.3, torch.float32) for _ in range(2)]
     assert pieces[0].untyped_storage().data_ptr() == pieces[1].untyped_storage().data_ptr()
 
 

@@ -132,6 +132,25 @@ def report(folder: Path) -> None:
 
 
 @cli.command()
+@click.argument("work", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
+def clean(work: Path, dry_run: bool) -> None:
+    """Removes from the work folder WORK prepared data, graphs and bitext models that nothing uses any more.
+
+    What a run was trained on stays, and so does what was made last. Runs are never removed.
+    """
+    from cclm.data.work_folder import WorkFolder
+    from cclm.experiments import clean as command
+
+    folder = WorkFolder(work)
+    entries = command.unused(folder)
+    for entry in entries:
+        click.echo(f"{entry}\t{command.size(entry) / 1e6:,.1f} MB")
+    if not dry_run:
+        command.remove(folder, entries)
+
+
+@cli.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @JSON
 def runs(folder: Path, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from cclm.formats.scores import Scores
 from cclm.formats.translations import Translations
 from cclm.progress_bar import Progress, shown
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import best_of, is_bitext, recipe_of, tasks_of, weights_of
+from cclm.training.directory import best_of, data_of, is_bitext, recipe_of, tasks_of, weights_of
 from cclm.training.tasks import Task
 from cclm.translation.load import load, refuse_other_data
 from cclm.translation.model import Model
@@ -27,7 +27,7 @@ class Evaluation:
     def __init__(self, run: Path, split: str = "test", recipe: Recipe | None = None) -> None:
         self.run, self.split = run, split
         self.recipe = recipe or recipe_of(run)
-        self.prepared = Prepared.open(self.recipe.prepared, verify=False)
+        self.prepared = data_of(run, self.recipe)
         every = tasks_of(run, self.recipe, self.prepared)
         self.tasks = {name: task for name, task in every.items() if split in self.prepared.sizes[task.language]}
         self.left_out = [name for name in every if name not in self.tasks]

@@ -27,11 +27,10 @@ from cclm.formats.export import MANIFEST, Checked, Export, ExportedFile, Pair, R
 from cclm.formats.prepared import sha256
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import recipe_of, tasks_of, weights_of
+from cclm.training.directory import data_of, recipe_of, tasks_of, weights_of
 from cclm.training.session import shape_of
 from cclm.training.tasks import Task
 from cclm.translation.convert import convert
-from cclm.translation.load import refuse_other_data
 from cclm.translation.translator import END, ExportError, Sample, Translator
 
 SAMPLES = 64
@@ -75,8 +74,7 @@ class TrainedFor:
 def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = None) -> None:
     """Exports the weights of a checkpoint: as float32, or as int8 if an `exact` export is given to compare with."""
     recipe = recipe_of(run)
-    prepared = Prepared.open(recipe.prepared, verify=False)
-    refuse_other_data(run, prepared)
+    prepared = data_of(run, recipe)
     model = TrainedFor(recipe, prepared, tasks_of(run, recipe, prepared))
     if problem := damage(best):
         raise TrainingError(f"{best}: {problem}")

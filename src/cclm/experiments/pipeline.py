@@ -147,7 +147,8 @@ class Pipeline:
         return self.prepared is not None
 
     def _prepare(self) -> None:
-        with shown({"learning subwords": len(self.recipe.data.languages) + 1}) as progress:
+        models = 1 if self.recipe.vocabulary.joint else len(self.recipe.data.languages) + 1
+        with shown({"learning subwords": models, "encoding": "reading"}) as progress:
             self.prepared = self._preparation.make(workers=self.workers, progress=progress)
 
     @cached_property

@@ -1,6 +1,5 @@
 """The command line: the one place that knows all the others. Exit codes: 0 done, 1 failed, 2 wrong usage."""
 
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import click
 
 from cclm import __version__
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
+from cclm.signals import ignore_from_now_on, raise_at_once
 
 OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 
@@ -151,20 +151,23 @@ TENSORBOARD = click.option("--tensorboard", is_flag=True, help="Draw the log for
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
+@click.option("--strict", is_flag=True, help="Fail if the newest checkpoint is damaged; do not use the one before it.")
+@click.option("--force", is_flag=True, help="Resume with other settings of training; this is recorded in the run.")
 @DRY_RUN
 @DRY_JSON
-def train(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool, as_json: bool) -> None:
+def train(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: bool, **how: bool) -> None:
     """Trains the model of RECIPE into WORK/runs/NAME; what is missing before it is made first.
 
-    On a run that is there it goes on, to the same bytes as if it had never stopped. A setting that would change the
-    result is refused, with the difference.
+    A run that exists is resumed, to the same bytes as if it had never stopped. A setting that would change the result
+    is refused, and the difference is shown. --force allows other settings of training, which made_from.json and the
+    manifests of later checkpoints then list.
     """
     if _is_dry(recipe, overrides, "train", dry_run, as_json):
         return
     from cclm.experiments import train as stage
     from cclm.recipe.schema import load_recipe
 
-    if folder := stage.run_train(load_recipe(recipe, overrides), tensorboard=tensorboard):
+    if folder := stage.run_train(load_recipe(recipe, overrides), **how):
         click.echo(folder)
 
 
@@ -408,7 +411,7 @@ TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2"}
 
 def main() -> None:
     """The `cclm` command: errors of the user's are told in a line or two, without a traceback."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves by the same door as an error: files are cleaned up
+    received = raise_at_once()
     try:
         cli.main(prog_name="cclm", standalone_mode=False)
     except ConfigError as error:
@@ -430,6 +433,13 @@ def main() -> None:
         _end(f"this command needs {error.name}: pip install 'ccl-m[train]'", 1)
     except (KeyboardInterrupt, click.Abort):
         _end("interrupted", 130)
+    except Exception:
+        if not received.number:
+            raise
+        _end("interrupted", 128 + received.number)  # a library has turned the interruption into an error of its own
+    finally:
+        if received.number:
+            ignore_from_now_on()
 
 
 def _end(message: str, code: int) -> None:

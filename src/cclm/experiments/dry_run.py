@@ -12,7 +12,7 @@ from cclm.data.vocabulary import SPECIALS
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_recipe, folder_of
 from cclm.experiments.prepare import plan
-from cclm.experiments.train import as_one, drawn, graph_of, known_losses, run_folder, world_size
+from cclm.experiments.train import as_one, drawn, graph_of, known_losses, run_folder
 from cclm.formats.checkpoint import Progress
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import reported
@@ -25,6 +25,7 @@ from cclm.training.provenance import (
     refuse_other_settings,
 )
 from cclm.training.tasks import tasks
+from cclm.training.torchrun import world_size
 
 STAGES = {
     "benchmark": ("prepare", "benchmark"),

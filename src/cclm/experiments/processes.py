@@ -15,6 +15,7 @@ from typing import Any
 
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
 from cclm.recipe.schema import Recipe
+from cclm.signals import held_back, let_through
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Each is forked off a process that has loaded torch, which takes seconds, and has done nothing else."""
@@ -92,7 +93,13 @@ class _Process:
         # A file, as a pipe would fill up.
         self._told = tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace")  # noqa: SIM115
         self._process = PROCESSES.Process(target=work, args=(training, self._told.name))
-        self._process.start()
+        try:
+            with held_back():
+                self._process.start()
+        except BaseException:  # a signal that was held back: Python would wait for a child that nobody has told to end
+            if self._process.pid is not None:
+                self._process.terminate()
+            raise
         self._read = 0
 
     def has_ended(self) -> bool:
@@ -125,6 +132,7 @@ class _Process:
 
 def work(training: Training, told: str) -> None:
     """Does a training in this process, which was forked off for it; a failure is told in a line."""
+    let_through()
     os.setsid()  # a terminal's signals reach the parent alone, which passes them on once
     with open(told, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())

@@ -20,11 +20,11 @@ from cclm.experiments.train import (
     run_train,
     say,
     train_model,
-    world_size,
 )
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import reported, run_report
 from cclm.training.provenance import is_finished, refuse_other_settings, write_config
+from cclm.training.torchrun import world_size
 
 Made = TypeVar("Made")
 
@@ -45,7 +45,13 @@ def run(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
     alone = as_one(recipe)
     losses = _stage("benchmark", known_losses(recipe, prepared), lambda: benchmark(alone, prepared, say=say))
     finished = folder if is_finished(folder, recipe, prepared, losses, world) else None
-    _stage("train", finished, lambda: train_model(recipe, prepared, graph, losses, tensorboard=tensorboard))
+
+    def train() -> Path:
+        from cclm.training.session import Options  # torch: only where there is something to train
+
+        return train_model(recipe, prepared, graph, losses, Options(tensorboard=tensorboard))
+
+    _stage("train", finished, train)
     write_recipe(alone)  # passed over or not: settings of translation may be new
     write_config(folder, recipe)
     evaluation = Evaluation(folder)

@@ -1,8 +1,8 @@
 """`cclm benchmark` and `cclm train`: what comes before is made first, if it is not there."""
 
 import json
-import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,10 @@ from cclm.experiments.graph import language_graph
 from cclm.experiments.prepare import prepared_data
 from cclm.recipe.schema import Recipe
 from cclm.training.provenance import begun_with, refuse_other_settings
+from cclm.training.torchrun import world_size
 
 if TYPE_CHECKING:
-    from cclm.training.ranks import Ranks
+    from cclm.training.session import Options
 
 
 def run_folder(recipe: Recipe) -> Path:
@@ -30,12 +31,7 @@ def run_benchmark(recipe: Recipe, at_once: int | None = None) -> dict[str, float
     return benchmark(recipe, prepared_data(recipe), at_once=at_once, say=say)
 
 
-def world_size() -> int:
-    """How many ranks torchrun has started; without it, one."""
-    return int(os.environ.get("WORLD_SIZE", 1))
-
-
-def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
+def run_train(recipe: Recipe, *, tensorboard: bool = False, strict: bool = False, force: bool = False) -> Path | None:
     """Trains the recipe's model, or goes on with it; gives its run directory.
 
     Under torchrun every rank comes here: the first makes what comes before the training, and it alone has a directory
@@ -43,12 +39,13 @@ def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
     """
     from cclm.training.device import device_of  # torch: only where there is something to train
     from cclm.training.ranks import joined
+    from cclm.training.session import Options
 
     with joined(device_of(recipe.training.device).torch) as ranks:
         if ranks.first:
-            refuse_other_settings(run_folder(recipe), recipe, ranks.world)
+            refuse_other_settings(run_folder(recipe), recipe, ranks.world, force=force)
             prepared = prepared_data(recipe)
-            refuse_other_settings(run_folder(recipe), recipe, ranks.world, prepared)
+            refuse_other_settings(run_folder(recipe), recipe, ranks.world, prepared, force=force)
             graph = graph_of(recipe, prepared)
             draw(recipe, graph)
             losses = known_losses(recipe, prepared) or benchmark(as_one(recipe), prepared, say=say)
@@ -56,7 +53,8 @@ def run_train(recipe: Recipe, *, tensorboard: bool = False) -> Path | None:
         else:
             text, losses = json.loads(ranks.broadcast())
             prepared, graph = Prepared.open(recipe.prepared), LanguageGraph.from_json(text) if text else None
-        train_model(recipe, prepared, graph, losses, ranks, tensorboard=tensorboard)
+        options = Options(ranks=ranks, tensorboard=tensorboard, strict=strict, force=force)
+        train_model(recipe, prepared, graph, losses, options)
     return run_folder(recipe) if ranks.first else None
 
 
@@ -76,21 +74,17 @@ def train_model(
     prepared: Prepared,
     graph: LanguageGraph | None,
     losses: dict[str, float],
-    ranks: "Ranks | None" = None,
-    *,
-    tensorboard: bool = False,
+    options: "Options | None" = None,
 ) -> Path:
     """The training itself, when all that comes before is there."""
-    from cclm.training.ranks import ALONE
     from cclm.training.session import Options, train
 
     folder = run_folder(recipe)
-    bleu = None
+    options = options or Options()
     if recipe.training.measures_bleu:
         from cclm.evaluation.dev_bleu import DevBleu  # a second more, where transformers is installed
 
-        bleu = DevBleu(recipe, prepared, folder)
-    options = Options(ranks=ranks or ALONE, bleu=bleu, tensorboard=tensorboard)
+        options = replace(options, bleu=DevBleu(recipe, prepared, folder))
     train(recipe, prepared, graph, losses, folder, options)
     return folder
 

@@ -12,7 +12,7 @@ from cclm.data.batches import Batch
 from cclm.errors import TrainingError
 from cclm.model.loss import Losses, losses
 from cclm.model.transformer import Transformer
-from cclm.training.ranks import local_rank
+from cclm.training.torchrun import local_rank
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 GROWTH = 2000
@@ -91,8 +91,10 @@ def _torch_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return torch.empty(0, device=f"cuda:{local_rank()}" if name == "cuda" else name).device
-    except (RuntimeError, AssertionError) as error:
+        probe = torch.ones(1, device=f"cuda:{local_rank()}" if name == "cuda" else name)
+        probe.item()  # the device `meta` has tensors, but no numbers
+        return probe.device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise TrainingError(f"training.device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
 
 

@@ -1,7 +1,7 @@
 """The training loop: draw a language, take a step, measure, decide, save."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from cclm.data.batches import Batch, Batches
 from cclm.errors import TrainingError
 from cclm.formats.checkpoint import ALL_STEPS, Progress, SinceShown
 from cclm.formats.log import Phase, Probe, Saved, Stopped, Train
+from cclm.formats.run import NOT_FINITE, DrawnBatch, NotFinite
 from cclm.model.schedule import learning_rate
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
@@ -59,6 +60,8 @@ class Outputs:
     log: LogWriter
     console: TrainingConsole
     forks: Forks
+    forced: Sequence[str] = ()
+    """Settings that were changed with `--force`, for the manifests of checkpoints."""
 
 
 class Trainer:
@@ -67,6 +70,7 @@ class Trainer:
     def __init__(self, parts: Parts, progress: Progress, outputs: Outputs) -> None:
         self.parts, self.progress, self.outputs = parts, progress, outputs
         self._settings, self._every = parts.recipe.training, parts.recipe.curriculum.every
+        self._since_good: list[DrawnBatch] = []  # micro-batches since the last step that was taken
 
     def run(self, poll: Callable[[], None]) -> str:
         """Trains to the end and returns the reason; `poll` raises once a signal has arrived.
@@ -112,8 +116,10 @@ class Trainer:
             self._learn(number, mine[number], tokens) if number in mine else (0.0, 0.0, 0) for number, _, _ in drawn
         ]
         total = 0.0
-        for (_, name, _), (smoothed, nll, count) in zip(drawn, ranks.sum(rows), strict=True):
+        for (number, name, counter), (smoothed, nll, count) in zip(drawn, ranks.sum(rows), strict=True):
             total += self._count(name, smoothed, nll, int(count))
+            loss = smoothed if math.isfinite(smoothed) else None
+            self._since_good.append(DrawnBatch(step=step, number=number, language=name, batch=counter, loss=loss))
         ranks.sum_gradients(self.parts.model.parameters())
         self._update(step, total)
 
@@ -149,6 +155,7 @@ class Trainer:
     def _taken(self) -> None:
         progress = self.progress
         progress.skipped_in_a_row = 0
+        self._since_good.clear()
         if self.parts.device.precision == "fp16":
             progress.scale_age += 1
             if progress.scale_age == GROWTH:
@@ -162,9 +169,12 @@ class Trainer:
         if progress.scale > 1:
             progress.scale, progress.scale_age, progress.skipped_in_a_row = progress.scale / 2, 0, 0
         elif progress.skipped_in_a_row >= PATIENCE_WITH_NAN:
+            path = self.outputs.folder / NOT_FINITE
+            if self.parts.ranks.first:
+                NotFinite(batches=self._since_good).write(path)
             raise TrainingError(
-                f"step {step}: loss or gradient not finite in {PATIENCE_WITH_NAN} steps in a row;"
-                " the last checkpoint is intact: lower training.learning_rate or set training.clip"
+                f"step {step}: loss or gradient not finite in {PATIENCE_WITH_NAN} steps in a row; the last checkpoint"
+                f" is intact: lower training.learning_rate or set training.clip ({path} lists the batches)"
             )
 
     def _count(self, name: str, smoothed: float, nll: float, tokens: int) -> float:
@@ -300,6 +310,7 @@ class Trainer:
             curriculum=self.parts.curriculum.state_dict(),
             progress=self.progress,
             forks=self.outputs.forks.state(),
+            forced=tuple(self.outputs.forced),
         )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 
 from cclm.atomic import atomic_folder
 from cclm.data.prepared import Prepared
@@ -19,6 +18,7 @@ from cclm.errors import TrainingError
 from cclm.formats.checkpoint import damage
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
+from cclm.training.checkpoint import load_tensors
 from cclm.training.directory import recipe_of, tasks_of, weights_of
 from cclm.training.session import shape_of
 from cclm.training.tasks import Task
@@ -40,7 +40,7 @@ def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = 
     source, target = _sides(recipe, prepared)
     if problem := damage(best):
         raise TrainingError(f"{best}: {problem}")
-    state = load_file(best / "model.safetensors")
+    state = load_tensors(best / "model.safetensors")
 
     def checked(model: Path) -> dict[str, Any]:
         samples, translator = _samples(prepared, made, source, target), Translator(model)

@@ -99,7 +99,7 @@ def plain_loop(folder: Path, models: Path) -> float:
 def encoding_stage(recipe: Path) -> float:
     """Seconds of prepare's encoding alone, told by its progress reports."""
     from cclm.data.prepare import Plan, prepare
-    from cclm.recipe.schema import load_recipe
+    from cclm.recipe import load_recipe
 
     settings = load_recipe(str(recipe), ["work=" + str(recipe.parent / "again")])
     times: list[float] = []

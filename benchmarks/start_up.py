@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE / "speed"))
 from machine import machine  # noqa: E402
 from windows import System, running, spread  # noqa: E402
 
-from cclm.recipe.schema import load_recipe  # noqa: E402
+from cclm.recipe import load_recipe  # noqa: E402
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from cclm.data.prepare import Plan
-from cclm.recipe.data import DataSection, VocabularySection
+from cclm.recipe.schema import DataSection, VocabularySection
 
 HRLS, LRLS = ["tur", "por"], ["aze", "glg"]
 STEMS = {

@@ -11,7 +11,7 @@ from typing import Any
 
 SERVER = """
 import json, os, sys
-import cclm.cli, cclm.experiments.train
+import cclm.cli, cclm.experiments.pipeline, cclm.training.session
 import torch
 from cclm.model.random import dropout
 dropout(torch.ones(1), 0.2)  # draws the pool of that rate

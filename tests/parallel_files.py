@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 import zstandard
 
-from cclm.data.readers.select import Source, read
+from cclm.data.readers import Source, read
 
 Pair = tuple[str, str]
 

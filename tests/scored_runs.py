@@ -38,6 +38,5 @@ def scored_run(folder: Path, name: str, seed: int, *changes: str, lost: float, w
         for kind, texts in (("", kept), (".reference", lines), (".source", lines)):
             path = run / "translations" / f"test.{lang}-eng{kind}.txt"
             path.write_text("".join(f"{text}\n" for text in texts))
-    mark = json.dumps(Evaluation(run).made_from())
-    (run / "translations" / "test.json").write_text(mark)
+    Evaluation(run).made_from().write(run / "translations" / "test.json")
     return run

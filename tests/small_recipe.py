@@ -9,8 +9,9 @@ from corpora import HRLS, LRLS, write_tsv
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
-from cclm.recipe.loading import check, override
+from cclm.recipe.loading import override
 from cclm.recipe.schema import Recipe
+from cclm.recipe.section import check
 
 GRAPH = LanguageGraph(
     ["tur", "por"], ["aze", "glg"], {"aze": {"tur": 0.5, "por": 0.1}, "glg": {"tur": 0.1, "por": 0.6}}

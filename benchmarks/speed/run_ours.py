@@ -15,7 +15,7 @@ from workload import PIVOT, SIZES, Size
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches, Direction
 from cclm.data.prepared import Prepared
-from cclm.recipe.loading import check
+from cclm.recipe.section import check
 from cclm.recipe.schema import Recipe
 from cclm.training.adam import Adam
 from cclm.training.session import train

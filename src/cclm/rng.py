@@ -1,6 +1,6 @@
-"""Chance without a stream: every choice is a pure function of (seed, purpose, index), so any one can be redone.
+"""Random numbers without a stream: each is a pure function of (seed, purpose, index) and can be computed alone.
 
-An integer hash (splitmix64) stands in for a generator: it gives the same numbers on every machine and with every
+An integer hash (splitmix64) replaces a generator: it gives the same numbers on every machine and with every
 version of NumPy, and costs a microsecond where constructing a generator costs ten. The standard library and NumPy only:
 the curriculum, the data and the phrasebook all draw from here.
 """
@@ -25,7 +25,7 @@ def _mix(z: int) -> int:
 
 @lru_cache(maxsize=1 << 14, typed=True)
 def key(seed: int, purpose: str, *parts: int | str) -> int:
-    """64 bits that stand for this seed and purpose: `key(1, "language")`, `key(1, "probe", 500, "aze")`."""
+    """A 64-bit hash of a seed and a purpose: `key(1, "language")`, `key(1, "probe", 500, "aze")`."""
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in (seed, purpose, *parts))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
@@ -36,7 +36,7 @@ def uniform(key: int, index: int) -> float:
 
 
 def shuffled(position: int, size: int, key: int) -> int:
-    """What stands at this position of the shuffled `range(size)` that belongs to the key.
+    """The element at this position of the shuffled `range(size)` that belongs to the key.
 
     A Feistel network over a grid of just over `size` cells: nothing is stored, and any position costs the same.
     """
@@ -51,7 +51,9 @@ def shuffled(position: int, size: int, key: int) -> int:
             left = (left + _mix(key + (right * rounds + turn) * _GAMMA)) % width
             right = (right + _mix(key + (left * rounds + turn + 1) * _GAMMA)) % height
         position = left * height + right
-        if position < size:  # else one of the few cells too many: walk on until back inside
+        if (
+            position < size
+        ):  # otherwise one of the few cells outside the range: apply the permutation again until inside
             return position
 
 

@@ -8,8 +8,7 @@ from corpora import plan, write_tsv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cclm.data.batches import Batches, Direction
-from cclm.data.pools import divide
+from cclm.data.batches import Batches, Direction, divide
 from cclm.data.prepare import prepare
 from cclm.data.prepared import Corpus
 from cclm.data.vocabulary import BOS, EOS, PAD

@@ -1,10 +1,10 @@
-"""What reaches SentencePiece."""
+"""Cleaning and detokenising: the text that reaches SentencePiece."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cclm.data.cleaning import clean
+from cclm.data.cleaning import clean, detokenize
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,61 @@ def test_clean_text_is_one_line_of_valid_utf8_and_stays_as_it_is(text: str) -> N
 @given(st.text(st.characters(categories=["L", "N", "P"]), max_size=40))
 def test_ordinary_text_is_untouched(text: str) -> None:
     assert clean(text) == (text, ())
+
+
+@pytest.mark.parametrize(
+    ("lang", "tokenised", "sentence"),
+    [
+        ("eng", "Hello , world .", "Hello, world."),
+        ("en", "do n't do it !", "don't do it!"),
+        ("eng", "I &apos;m sure we &apos;ll see .", "I'm sure we'll see."),
+        ("eng", "that &apos;s Tom &apos;s book", "that's Tom's book"),
+        (
+            "eng",
+            "they &apos;ve gone and she &apos;d stay ; you &apos;re here",
+            "they've gone and she'd stay; you're here",
+        ),
+        ("eng", "don &apos;t", "don't"),
+        ("eng", "the boys &apos; house", "the boys' house"),
+        ("eng", "he said , &quot; Come in ! &quot; and left", 'he said, "Come in!" and left'),
+        ("eng", "&quot; One &quot; and &quot; two &quot;", '"One" and "two"'),
+        ("eng", "a word &apos; in quotes &apos; here", "a word 'in quotes' here"),
+        ("eng", "“ curly ” and ‘ single ’ ones", "“curly” and ‘single’ ones"),
+        ("eng", "( in brackets ) and [ square ] and { curly }", "(in brackets) and [square] and {curly}"),
+        ("eng", "a state @-@ of @-@ the @-@ art thing", "a state-of-the-art thing"),
+        ("eng", "either @/@ or", "either/or"),
+        ("eng", "it costs $ 5 , or 20 % more", "it costs $5, or 20% more"),
+        ("eng", "many $ and £ signs", "many $ and £ signs"),
+        ("eng", "the $", "the $"),
+        ("eng", "wait ... what ? !", "wait... what?!"),
+        ("eng", "a - b -- c", "a - b -- c"),
+        ("eng", "R &amp; D , &lt; b &gt; , &#91; x &#93; , a &#124; b", "R & D, < b >, [x], a | b"),
+        ("eng", "&amp;quot; is an entity", "&quot; is an entity"),
+        ("eng", "( applause )", "(applause)"),
+        ("eng", "( laughter ) . yes", "(laughter). yes"),
+        ("eng", "one  two", "one two"),
+        ("eng", "", ""),
+        ("eng", "plain", "plain"),
+        ("eng", "CAN &apos;T stop , WO N&apos;T stop", "CAN'T stop, WON'T stop"),
+        ("fra", "l&apos; homme qu&apos; il voit .", "l'homme qu'il voit."),
+        ("fr", "Vraiment ? Oui : « bien sûr » !", "Vraiment ? Oui : « bien sûr » !"),
+        ("ita", "dell&apos; arte , c&apos; è", "dell'arte, c'è"),
+        ("spa", "¿ Qué ? ¡ No !", "¿Qué? ¡No!"),
+        ("rus", "« Да » , — сказал он .", "«Да», — сказал он."),
+        ("ces", "řekl : „ Ano “ a odešel", "řekl: „Ano“ a odešel"),
+        ("tur", "Türkiye &apos; nin başkenti Ankara &apos; dır .", "Türkiye'nin başkenti Ankara'dır."),
+        ("aze", "Bakı &apos; da , bəli .", "Bakı'da, bəli."),
+        ("bel", "сям &apos; я", "сям'я"),
+        ("por", "a guarda @-@ chuva , disse &quot; sim &quot; .", 'a guarda-chuva, disse "sim".'),
+        ("zho", "你 好 ， 世界 。 我 用 Python 写", "你好，世界。我用Python写"),
+        ("jpn", "私 は 「 学生 」 です 。", "私は「学生」です。"),
+        ("kor", "안녕 , 세계 .", "안녕, 세계."),
+    ],
+)
+def test_a_tokenised_sentence_is_put_together(lang: str, tokenised: str, sentence: str) -> None:
+    assert detokenize(tokenised, lang) == sentence
+
+
+@pytest.mark.parametrize("sentence", ["Hello, world.", 'It\'s "fine" (really).', "Bakı'da, bəli."])
+def test_a_sentence_that_was_never_tokenised_stays(sentence: str) -> None:
+    assert detokenize(sentence, "eng") == sentence

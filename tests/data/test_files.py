@@ -97,7 +97,7 @@ def test_b7_a_megabyte_in_one_line_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_b7_a_line_without_end_is_refused(tmp_path: Path, compression: str, end: str) -> None:
     path = put(tmp_path, "x", "short\n" + "a" * 10_000_001 + end, compression)
-    refused(path, ", line 2: longer than 10,000,000 bytes; is this text, a sentence a line?")
+    refused(path, ", line 2: longer than 10,000,000 bytes; is this text with one sentence per line?")
 
 
 def test_a_line_of_just_the_limit_is_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from cclm.data.prepare import current, prepare
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import UNK
 from cclm.errors import DataError
-from cclm.recipe.data import VocabularySection
+from cclm.recipe.schema import VocabularySection
 
 
 @pytest.fixture(scope="module")
@@ -145,11 +146,91 @@ def test_a_damaged_file_is_refused_and_then_made_anew(text: Path, tmp_path: Path
     Prepared.open(folder)
 
 
+FINGERPRINT_0_1_0 = "a099a5fc0697ef25d1efddd36399e1270abc7648b588710e2a9142ac7187e98b"
+"""Of the text of `write_tsv`, 120 pieces, as version 0.1.0 prepared it with sentencepiece 0.2.2."""
+
+
+def without_texts(prepared: Prepared, folder: Path) -> Prepared:
+    """The same data as version 0.1.0 stored it: without the text of dev and test sets."""
+    shutil.copytree(prepared.folder, folder)
+    for path in folder.glob("*/*.tsv"):
+        path.unlink()
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    del manifest["texts"]
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return Prepared.open(folder)
+
+
+def test_the_fingerprint_is_that_of_0_1_0(prepared: Prepared) -> None:
+    if prepared.manifest.made_from.sentencepiece != "0.2.2":
+        pytest.skip("another version of sentencepiece is part of the fingerprint")
+    assert prepared.fingerprint == FINGERPRINT_0_1_0
+
+
+def test_dev_and_test_text_is_kept_as_it_was_written(text: Path, prepared: Prepared) -> None:
+    assert prepared.text("tur", "dev", data(text)) == sentences("tur", 300, 20)
+    assert prepared.text("tur", "test", data(text)) == sentences("tur", 320, 20)
+
+
+def test_kept_text_does_not_follow_changes_of_the_users_files(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text")
+    prepared = prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
+    before = prepared.text("aze", "test", data(tmp_path / "text"))
+    shutil.rmtree(tmp_path / "text")
+    assert prepared.text("aze", "test", data(tmp_path / "text")) == before
+
+
+def test_kept_text_that_was_changed_is_refused(text: Path, prepared: Prepared, tmp_path: Path) -> None:
+    shutil.copytree(prepared.folder, tmp_path / "p")
+    path = tmp_path / "p" / "aze" / "test.tsv"
+    path.write_text(path.read_text(encoding="utf-8").replace("ev", "av", 1), encoding="utf-8")
+    opened = Prepared.open(tmp_path / "p", verify=False)
+    with pytest.raises(DataError, match=r"aze/test.tsv: its content has changed since it was prepared"):
+        opened.text("aze", "test", data(text))
+
+
+def test_data_without_kept_text_is_still_current_and_reads_the_users_files(
+    text: Path, prepared: Prepared, tmp_path: Path
+) -> None:
+    old = without_texts(prepared, tmp_path / "p")
+    assert current(plan(text), tmp_path / "p")
+    assert old.text("aze", "test", data(text)) == prepared.text("aze", "test", data(text))
+
+
+def test_data_without_kept_text_refuses_a_file_edited_at_equal_length(prepared: Prepared, tmp_path: Path) -> None:
+    old = without_texts(prepared, tmp_path / "p")
+    write_tsv(tmp_path / "text")
+    path = tmp_path / "text" / "aze.test.tsv"
+    path.write_text(path.read_text(encoding="utf-8").replace("house", "mouse"), encoding="utf-8")
+    with pytest.raises(DataError, match="test set of aze: the text has changed since it was prepared"):
+        old.text("aze", "test", data(tmp_path / "text"))
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "aze/../../outside"])
+def test_a_manifest_that_names_files_outside_its_folder_is_refused(
+    prepared: Prepared, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(prepared.folder, tmp_path / "p")
+    manifest = json.loads((tmp_path / "p" / "manifest.json").read_text(encoding="utf-8"))
+    manifest["files"][name] = {"bytes": 0, "sha256": ""}
+    (tmp_path / "p" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="expected the name of a file inside the folder"):
+        Prepared.open(tmp_path / "p")
+
+
+@pytest.mark.parametrize("files", [None, [], 7, {"aze": None}])
+def test_a_manifest_without_a_list_of_files_is_refused(prepared: Prepared, tmp_path: Path, files: object) -> None:
+    manifest = json.loads((prepared.folder / "manifest.json").read_text(encoding="utf-8"))
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"files": files}))
+    with pytest.raises(DataError, match=r"manifest.json: files.*; delete the folder and run `cclm prepare` again"):
+        Prepared.open(tmp_path)
+
+
 def test_a_folder_that_is_none_is_refused(text: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no prepared data; run `cclm prepare` first"):
         Prepared.open(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(DataError, match="damaged; delete the folder"):
+    with pytest.raises(DataError, match=r"not JSON: .*; delete the folder"):
         Prepared.open(tmp_path)
     (tmp_path / "manifest.json").write_text('{"version": 7}')
     with pytest.raises(DataError, match="version 7; this program reads 1"):
@@ -212,21 +293,21 @@ def noisy(folder: Path) -> Path:
 
 def test_nothing_is_dropped_silently(tmp_path: Path) -> None:
     folder = noisy(tmp_path / "text")
-    kept = prepare(plan(folder), tmp_path / "keep", workers=1).manifest["counts"]["aze"]
-    assert kept["train"]["pairs"] == 310
-    assert kept["train"]["dropped"] == {"empty side": 2, "over 150 tokens": 1, "over 5,000 characters": 1}
-    assert kept["train"]["noted"]["duplicate"] == 2
-    assert kept["train"]["noted"]["copy of the source"] == 1
-    assert kept["train"]["noted"]["stands in a dev or test set"] == 1
-    assert kept["train"]["noted"]["control characters"] == 1
-    assert kept["dev"]["dropped"] == {}
-    assert kept["dev"]["noted"]["empty side"] == 1
+    kept = prepare(plan(folder), tmp_path / "keep", workers=1).manifest.counts["aze"]
+    assert kept["train"].pairs == 310
+    assert kept["train"].dropped == {"empty side": 2, "over 150 tokens": 1, "over 5,000 characters": 1}
+    assert kept["train"].noted["duplicate"] == 2
+    assert kept["train"].noted["copy of the source"] == 1
+    assert kept["train"].noted["stands in a dev or test set"] == 1
+    assert kept["train"].noted["control characters"] == 1
+    assert kept["dev"].dropped == {}
+    assert kept["dev"].noted["empty side"] == 1
 
 
 def test_what_is_asked_for_is_dropped_and_counted(tmp_path: Path) -> None:
     folder = noisy(tmp_path / "text")
     strict = prepare(plan(folder, duplicates="drop", copies="drop", leakage="drop"), tmp_path / "drop", workers=1)
-    dropped = strict.manifest["counts"]["aze"]["train"]["dropped"]
+    dropped = strict.manifest.counts["aze"]["train"].dropped
     assert dropped["duplicate"] == 2
     assert dropped["copy of the source"] == 1
     assert dropped["stands in a dev or test set"] == 1
@@ -238,10 +319,10 @@ def test_doctor_and_prepare_count_alike(tmp_path: Path) -> None:
     folder = noisy(tmp_path / "text")
     manifest = prepare(plan(folder), tmp_path / "p", workers=1).manifest
     for row in diagnose(data(folder), probe=10, workers=1).rows:
-        counts = manifest["counts"][row.language][row.split]
+        counts = manifest.counts[row.language][row.split]
         by_tokens = {"over 150 tokens"}  # doctor has no vocabulary to count with
-        assert {k: v for k, v in counts["dropped"].items() if k not in by_tokens} == row.dropped
-        assert {k: v for k, v in counts["noted"].items() if v} == row.noted
+        assert {k: v for k, v in counts.dropped.items() if k not in by_tokens} == row.dropped
+        assert {k: v for k, v in counts.noted.items() if v} == row.noted
 
 
 def test_an_overlong_dev_sentence_is_an_error(tmp_path: Path) -> None:
@@ -274,7 +355,7 @@ def test_splits_are_cut_off_where_they_have_no_file(tmp_path: Path) -> None:
     assert sum(cut.sizes["aze"].values()) == 301
     assert cut.sizes["glg"] == {"train": 230, "dev": 30, "test": 40}
     assert cut.sizes["tur"] == {"train": 300, "dev": 20, "test": 20}
-    notes = cut.manifest["counts"]["aze"]["train"]["noted"]
+    notes = cut.manifest.counts["aze"]["train"].noted
     assert "stands in a dev or test set" not in notes  # copies of a sentence go the same way
     again = prepare(plan(folder, cut={"dev": 30, "test": 40}), tmp_path / "q", workers=1)
     assert again.fingerprint == cut.fingerprint
@@ -362,5 +443,5 @@ def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) ->
 
 
 def test_the_number_of_pieces_of_each_model_is_kept(prepared: Prepared) -> None:
-    assert set(prepared.manifest["pieces"]) == {*HRLS, *LRLS, "eng"}
-    assert prepared.manifest["pieces"]["aze"] == len(prepared.segmenter("aze").pieces)
+    assert set(prepared.manifest.pieces) == {*HRLS, *LRLS, "eng"}
+    assert prepared.manifest.pieces["aze"] == len(prepared.segmenter("aze").pieces)

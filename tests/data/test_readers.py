@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parallel_files import COMPRESSIONS, PUT, pairs_of, put, put_tsv
 
-from cclm.data.readers.select import DataError, Source, inputs, read, splits
+from cclm.data.readers import DataError, Source, inputs, read, splits
 
 # Text that every format can hold: XML has no controls, tables no tabs, TED no empty cells.
 TEXT = st.text(st.characters(categories=["L", "M", "N", "P", "S"]), min_size=1, max_size=12)
@@ -156,8 +156,11 @@ GOOD: dict[str, Any] = {"format": "tsv", "path": "x"}
         ({"path": "a\0b"}, r"data.path 'a\x00b' is no path"),
         ({"path": "{language}.tsv"}, "data.path {language}.tsv: unknown {language}; known are {lang}, {split}"),
         ({"path": "{0}.tsv"}, "unknown {0}; known are"),
-        ({"path": "{side}.tsv"}, "{side} is for moses, two files a pair; got data.format tsv"),
-        ({"format": "moses", "path": "{lang}"}, "moses text is two files a pair; put {side} where their names differ"),
+        ({"path": "{side}.tsv"}, "{side} is for moses, two files per pair; got data.format tsv"),
+        (
+            {"format": "moses", "path": "{lang}"},
+            "moses text is two files per pair; put {side} where their names differ",
+        ),
         ({"path": "{split}.tsv", "languages": ("aze", "bel")}, "one file for 2 languages; put {lang} into the path"),
     ],
 )

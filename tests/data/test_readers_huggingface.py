@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from parallel_files import COMPRESSIONS, pairs_of, put
 
 from cclm.data.cleaning import clean
-from cclm.data.readers.huggingface import on_the_hub
-from cclm.data.readers.select import DataError, Source, inputs, read, splits
+from cclm.data.readers import DataError, Source, inputs, read, splits
+from cclm.data.readers.huggingface import forget_metadata, on_the_hub
 
 
 def test_without_the_package_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ ROWS = [{"translation": {"az": "bir", "en": "one"}}, {"translation": {"az": "iki
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """Stands in for the package: one data set with a configuration for each pair."""
     calls: list[tuple[object, ...]] = []
 
@@ -96,7 +96,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         load_dataset=load_dataset,
     )
     monkeypatch.setitem(sys.modules, "datasets", package)
-    return package
+    forget_metadata()
+    yield package
+    forget_metadata()
 
 
 @pytest.mark.parametrize("path", ["someone/some-set", "someone/some-set:{lang}-{pivot}", "someone/some-set:az-en"])
@@ -108,6 +110,17 @@ def test_the_configuration_of_the_pair_is_found_and_streamed(hub: SimpleNamespac
     assert hub.calls == [("someone/some-set", "az-en", "validation", True)]
 
 
+def test_the_hub_is_asked_once_for_its_metadata(hub: SimpleNamespace) -> None:
+    asked: list[str] = []
+    hub.get_dataset_config_names = lambda name: asked.append("configurations") or hub.configs
+    hub.get_dataset_split_names = lambda name, config: asked.append(f"splits of {config}") or ["train", "test"]
+    source = Source("huggingface", "someone/some-set")
+    for _ in range(3):
+        splits(source, "aze")
+        list(read(source, "aze", "train", Counter()))
+    assert asked == ["configurations", "splits of az-en"]
+
+
 def test_a_single_configuration_needs_no_name(hub: SimpleNamespace) -> None:
     hub.configs = ["default"]
     assert len(list(read(Source("huggingface", "set"), "aze", "train", Counter()))) == 2
@@ -117,6 +130,7 @@ def test_a_pair_without_configuration_is_refused(hub: SimpleNamespace) -> None:
     expected = r"data.path a/set: no one configuration for deu and eng; there are az-en, en-tr, be-en"
     with pytest.raises(DataError, match=expected):
         splits(Source("huggingface", "a/set"), "deu")
+    forget_metadata()
     hub.configs = [f"c{i}" for i in range(14)]
     with pytest.raises(DataError, match="c11 and 2 more"):
         splits(Source("huggingface", "a/set"), "deu")

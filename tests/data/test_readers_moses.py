@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from parallel_files import pairs_of, put, put_moses
 
-from cclm.data.readers.select import DataError, Source, inputs, read, splits
+from cclm.data.readers import DataError, Source, inputs, read, splits
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_one_side_alone_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="absent: no such folder; moses text is two files a pair"):
+    with pytest.raises(DataError, match="absent: no such folder; moses text is two files per pair"):
         pairs_of(Source("moses", str(tmp_path / "absent")))
 
 

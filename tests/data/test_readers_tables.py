@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from parallel_files import pairs_of, put
 
-from cclm.data.readers.select import DataError, Source, read, splits
+from cclm.data.readers import DataError, Source, read, splits
 
 
 def test_either_column_may_be_the_pivots(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from parallel_files import pairs_of, put, tmx, unit
 
-from cclm.data.readers.select import DataError, Source, read, splits
+from cclm.data.readers import DataError, Source, read, splits
 
 
 def source(folder: Path, units: str, name: str = "aze.train.tmx") -> Source:

@@ -10,8 +10,10 @@ from corpora import sentences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cclm.data.vocabulary import BOS, EOS, PAD, UNK, Segmenter, Vocabulary, train_model
+from cclm.data.subwords import train_model
+from cclm.data.vocabulary import BOS, EOS, PAD, UNK, Segmenter, Vocabulary
 from cclm.errors import DataError
+from cclm.formats.prepared import VocabularyFile
 
 TEXT = [pair[1] for pair in sentences("glg", 0, 500)] + [f"<2aze> é <2glg> {i}" for i in range(300)]
 
@@ -59,10 +61,11 @@ def test_an_unknown_tag_is_refused_with_those_there_are() -> None:
 
 def test_it_survives_json() -> None:
     vocabulary = Vocabulary.join([{'"▁quote': 3, "ə\\": 5}], ["aze"])
-    assert Vocabulary.from_json(vocabulary.to_json(), "x") == vocabulary
-    content = json.loads(vocabulary.to_json()) | {"version": 3}
+    text = vocabulary.file().text()
+    assert Vocabulary.of(VocabularyFile.parse(text, "x")) == vocabulary
+    content = json.loads(text) | {"version": 3}
     with pytest.raises(DataError, match="x: version 3; this program reads 1"):
-        Vocabulary.from_json(json.dumps(content), "x")
+        VocabularyFile.parse(json.dumps(content), "x")
 
 
 def test_learning_depends_on_the_text_alone(model: Path) -> None:

@@ -5,14 +5,14 @@ import threading
 
 import pytest
 
-from cclm.data.workers import _undisturbed
+from cclm.data.workers import _signals_delayed
 
 
 def test_a_signal_waits() -> None:
     reached = []
 
     def work() -> None:
-        with _undisturbed():
+        with _signals_delayed():
             signal.raise_signal(signal.SIGINT)
             reached.append("the end")
 
@@ -27,7 +27,7 @@ def test_other_threads_have_no_signals_to_wait_for() -> None:
     done = []
 
     def work() -> None:
-        with _undisturbed():
+        with _signals_delayed():
             done.append(True)
 
     thread = threading.Thread(target=work)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cclm.experiments.processes import Training
-from cclm.experiments.watch import Watch
+from cclm.experiments.display import Display
+from cclm.experiments.executor import Job
+from cclm.formats.log import Admitted, Stopped, Train
 
 ROOT = Path(__file__).parent.parent.parent
 LANGUAGES = ("por", "glg")
@@ -48,7 +49,7 @@ def test_the_demo_ends_with_scores_translations_and_the_page(tmp_path: Path) -> 
     assert [line for line in lines if re.match(r"\d/5 ", line)] == [
         "1/5 text      sentences in nine languages, from a grammar in the package",
         "2/5 graph     how similar each LRL is to each HRL, by the subwords they share",
-        "3/5 benchmark a bilingual model a language, to measure competence against",
+        "3/5 benchmark one bilingual model per language, to measure competence against",
         "4/5 train     CCL-M avg and proportional sampling, all else equal, side by side",
         "5/5 test      translating and scoring the test sets of all three",
     ]
@@ -70,13 +71,15 @@ def test_the_demo_ends_with_scores_translations_and_the_page(tmp_path: Path) -> 
     assert [line for line in again.stdout.splitlines() if "BLEU" in line]
 
 
-def test_a_watch_tells_admissions_and_ends(capfd: pytest.CaptureFixture[str]) -> None:
-    training = Training("mine", Path("recipe.json"), Path("mine"))
-    with Watch(100) as watch:
-        watch.saw(training, {"event": "train", "step": 50, "loss": 3.0})
-        watch.saw(training, {"event": "admitted", "step": 60, "language": "aze", "reason": "tur is ready"})
-        watch.saw(training, {"event": "stopped", "step": 100, "reason": "all steps are done"})
+def test_admissions_and_ends_are_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    job = Job("mine", Path("recipe.json"), Path("mine"))
+    with Display(100) as display:
+        display(job, Train(step=50, loss=3.0))
+        display(job, Admitted(step=60, language="aze", reason="tur is ready"))
+        display(job, Stopped(step=100, reason="all steps are done"))
+        display(job, Stopped(step=120, reason="all steps are done"))  # of a run that was extended
     assert capfd.readouterr().err.splitlines() == [
         "    mine, step 60: aze admitted, tur is ready",
         "    mine: 100 steps, all steps are done",
+        "    mine: 120 steps, all steps are done",
     ]

@@ -18,7 +18,7 @@ from small_study import write_study
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.bootstrap import paired_bootstrap
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments import study_run as stage
+from cclm.experiments.study import run as run_study
 from cclm.recipe.study import built_in_studies, load_study
 from cclm.report.pages import write_study as write_page
 
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def done(folder: Path) -> dict[str, Any]:
     """The results of a study with five arms and two seeds, of which two arms are tuned."""
-    page = stage.run(load_study(str(write_study(folder, MORE))))
+    page = run_study(load_study(str(write_study(folder, MORE))))
     assert page == folder / "work" / "studies" / "mini" / "report.html"
     content: dict[str, Any] = json.loads(page.with_name("results.json").read_text())
     return content
@@ -138,11 +138,11 @@ def test_a_tuned_arm_takes_the_value_whose_log_has_the_lowest_macro_dev_loss(
 
 def test_a_study_given_the_chosen_values_writes_the_same_without_the_tuning(folder: Path, done: dict[str, Any]) -> None:
     changes = [f"arms.{arm}={json.dumps(done['study']['arms'][arm])}".replace('".inf"', ".inf") for arm in TRIES]
-    page = stage.run(load_study(str(folder / "mini.yaml"), ["name=untuned", "tune=null", *changes]))
+    page = run_study(load_study(str(folder / "mini.yaml"), ["name=untuned", "tune=null", *changes]))
     expected = {name: part for name, part in done.items() if name != "tuning"}
     expected["study"] = {**done["study"], "name": "untuned"}
     assert page.with_name("results.json").read_text() == json.dumps(expected, indent=1, ensure_ascii=False) + "\n"
-    declared = {"seeds": [1, 2], "primary": [["ccl-m", "uniform"]], "endpoint": "chrf"}
+    declared = {"version": 1, "seeds": [1, 2], "primary": [["ccl-m", "uniform"]], "endpoint": "chrf"}
     assert page.with_name("declared.json").read_text() == json.dumps(declared, indent=1) + "\n"
     assert not page.with_name("tuned.json").exists()
     assert "What was tuned" not in page.read_text()
@@ -159,7 +159,7 @@ def test_epochs_are_draws_over_batches(folder: Path, done: dict[str, Any]) -> No
 def test_done_again_nothing_is_trained(folder: Path, done: dict[str, Any]) -> None:
     stamps = {path: path.stat().st_mtime_ns for path in runs(folder).rglob("*") if path.is_file()}
     before = (folder / "work" / "studies" / "mini" / "results.json").read_bytes()
-    page = stage.run(load_study(str(folder / "mini.yaml")))
+    page = run_study(load_study(str(folder / "mini.yaml")))
     assert {path: path.stat().st_mtime_ns for path in runs(folder).rglob("*") if path.is_file()} == stamps
     assert page.with_name("results.json").read_bytes() == before
     assert write_page(page.parent) == page
@@ -169,11 +169,11 @@ def test_what_was_declared_cannot_be_changed_afterwards(folder: Path, done: dict
     with pytest.raises(
         ConfigError, match=r"declared otherwise before its runs; give it another name\n  endpoint: 'chrf'"
     ):
-        stage.run(load_study(str(folder / "mini.yaml"), ["endpoint=bleu"]))
+        run_study(load_study(str(folder / "mini.yaml"), ["endpoint=bleu"]))
     with pytest.raises(ConfigError, match=r"declared otherwise before its runs.*\n  tune\.seed: 0 -> 3"):
-        stage.run(load_study(str(folder / "mini.yaml"), ["tune.seed=3"]))
+        run_study(load_study(str(folder / "mini.yaml"), ["tune.seed=3"]))
     with pytest.raises(ConfigError, match=r"declared otherwise before its runs.*\n  tune: .* -> None"):
-        stage.run(load_study(str(folder / "mini.yaml"), ["tune=null"]))
+        run_study(load_study(str(folder / "mini.yaml"), ["tune=null"]))
 
 
 def test_a_trial_that_fails_is_marked_and_the_others_go_on(folder: Path, done: dict[str, Any]) -> None:
@@ -185,7 +185,7 @@ def test_a_trial_that_fails_is_marked_and_the_others_go_on(folder: Path, done: d
     path.write_text(before.replace('"learning_rate": 0.01', '"learning_rate": 0.02'))
     try:
         with pytest.raises(TrainingError, match=r"2 of 10 trials failed; the same command tries them again"):
-            stage.run(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
+            run_study(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
     finally:
         path.write_text(before)
     content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
@@ -197,7 +197,7 @@ def test_a_trial_that_fails_is_marked_and_the_others_go_on(folder: Path, done: d
     assert failed["placebo.2"] == "waits for ccl-m.2, which failed"
     assert content["arms"]["ccl-m"]["seeds"] == 1
     assert "failed" in (folder / "work" / "studies" / name / "report.html").read_text()
-    stage.run(load_study(str(folder / "mini.yaml"), [f"name={name}"]))  # mended: now all are there
+    run_study(load_study(str(folder / "mini.yaml"), [f"name={name}"]))  # mended: now all are there
     content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
     assert content["comparisons"] == done["comparisons"]
 
@@ -207,7 +207,7 @@ def test_an_arm_whose_tuning_fails_is_marked_and_tuned_when_it_is_mended(folder:
     log, path = (run / "log.jsonl").read_bytes(), run / "made_from.json"
     path.write_text(path.read_text().replace('"learning_rate": 0.01', '"learning_rate": 0.02'))
     with pytest.raises(TrainingError, match=r"4 of 10 trials failed; the same command tries them again"):
-        stage.run(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
+        run_study(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
     content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
     why = {f"{trial['arm']}.{trial['seed']}": trial["why"] for trial in content["trials"] if trial["why"]}
     assert set(why) == {"ccl-m.1", "ccl-m.2", "placebo.1", "placebo.2"}
@@ -222,7 +222,7 @@ def test_an_arm_whose_tuning_fails_is_marked_and_tuned_when_it_is_mended(folder:
     assert "failed: " in (folder / "work" / "studies" / name / "report.md").read_text()
     shutil.rmtree(run)
     others = {path: path.stat().st_mtime_ns for path in runs(folder).rglob("*") if path.is_file()}
-    stage.run(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
+    run_study(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
     assert (run / "log.jsonl").read_bytes() == log
     assert {path: path.stat().st_mtime_ns for path in others} == others
     content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
@@ -236,7 +236,7 @@ def test_one_seed_is_compared_by_its_sentences_and_has_what_scorers_gave(folder:
     scores = runs(folder) / "ccl-m.1" / "scores.json"
     before = scores.read_text()
     Evaluation(scores.parent).score({"echo": shlex.join([sys.executable, "-c", echo])})
-    page = stage.run(load_study(str(write_study(folder, TUNE)), ["name=one", "seeds=[1]"]))
+    page = run_study(load_study(str(write_study(folder, TUNE)), ["name=one", "seeds=[1]"]))
     scores.write_text(before)
     write_study(folder, MORE)
     content = json.loads(page.with_name("results.json").read_text())

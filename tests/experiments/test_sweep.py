@@ -10,10 +10,10 @@ from small_recipe import events
 from small_study import write_study
 
 from cclm.errors import ConfigError, TrainingError
-from cclm.evaluation.evaluate import run_score
-from cclm.experiments import sweep_run as stage
+from cclm.evaluation.evaluate import Evaluation
+from cclm.experiments.sweep import sweep
 from cclm.formats.run import read_settings
-from cclm.recipe.schema import Recipe, load_recipe
+from cclm.recipe import Recipe, load_recipe
 from cclm.report.pages import write_sweep
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 
 @pytest.fixture(scope="module")
 def swept(settings: Recipe) -> dict[str, Any]:
-    page = stage.run(settings, THRESHOLDS, ("max", "avg"))
+    page = sweep(settings, THRESHOLDS, ("max", "avg"))
     assert page == Path(settings.work) / "sweeps" / "small" / "report.html"
     content: dict[str, Any] = json.loads(page.with_name("sweep.json").read_text())
     return content
@@ -72,7 +72,7 @@ def test_no_step_is_trained_twice(settings: Recipe, swept: dict[str, Any]) -> No
 def test_done_again_nothing_is_trained(settings: Recipe, swept: dict[str, Any]) -> None:
     runs = Path(settings.work) / "runs"
     stamps = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()}
-    page = stage.run(settings, THRESHOLDS, ("max", "avg"))
+    page = sweep(settings, THRESHOLDS, ("max", "avg"))
     assert {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()} == stamps
     assert write_sweep(page.parent) == page
     assert (page.parent / "figure-2.svg").read_text().startswith("<svg")
@@ -80,15 +80,15 @@ def test_done_again_nothing_is_trained(settings: Recipe, swept: dict[str, Any]) 
 
 def test_a_rival_is_drawn_across(settings: Recipe, swept: dict[str, Any]) -> None:
     rival = run_of(settings, swept["leaves"][0])
-    page = stage.run(settings, THRESHOLDS, ("max", "avg"), rival=rival)
+    page = sweep(settings, THRESHOLDS, ("max", "avg"), rival=rival)
     found = json.loads(page.with_name("sweep.json").read_text())["rival"]
     assert found["name"] == "small-max-0.2"
-    assert found["bleu"] == run_score(rival, quiet=True)["means"]["all"]
+    assert found["bleu"] == Evaluation(rival).score().means.all
     assert found["weighted"] == swept["leaves"][0]["weighted"]
 
 
 def test_a_threshold_that_is_added_is_trained_by_itself(settings: Recipe, swept: dict[str, Any]) -> None:
-    page = stage.run(settings, (*THRESHOLDS, 0.3), ("max",))
+    page = sweep(settings, (*THRESHOLDS, 0.3), ("max",))
     found = json.loads(page.with_name("sweep.json").read_text())
     assert found["leaves"][:4] == swept["leaves"][:4]
     assert found["leaves"][4]["steps"] == 60
@@ -100,10 +100,10 @@ def test_a_leaf_that_fails_is_named(settings: Recipe, swept: dict[str, Any]) -> 
     with pytest.raises(
         TrainingError, match=r"1 of 1 runs failed; the same command tries them again\n  small-avg-0.5: "
     ):
-        stage.run(settings, (0.5,), ("avg",))
+        sweep(settings, (0.5,), ("avg",))
 
 
 @pytest.mark.parametrize(("thresholds", "aggregates"), [((), ("avg",)), ((0.5, 0.5), ("avg",)), ((0.5,), ())])
 def test_a_grid_without_sense_is_refused(settings: Recipe, thresholds: Any, aggregates: Any) -> None:
     with pytest.raises(ConfigError, match="some, each once"):
-        stage.run(settings, thresholds, aggregates)
+        sweep(settings, thresholds, aggregates)

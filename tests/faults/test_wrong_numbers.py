@@ -192,7 +192,6 @@ def test_a_changed_byte_in_an_exported_model_is_noticed(project: Path, run: Path
         assert_refused(ended, path.name)
 
 
-@pytest.mark.xfail(strict=True, reason="both train")
 @pytest.mark.slow
 def test_two_trainings_in_two_pid_namespaces_do_not_share_a_run(fresh: Path) -> None:
     """The second one refuses and names the run directory, although neither process sees the other."""

@@ -10,7 +10,7 @@ import huggingface_hub.constants
 import pytest
 from parallel_files import COMPRESSIONS, put
 
-from cclm.data.readers.select import DataError, Source, inputs, read, splits
+from cclm.data.readers import DataError, Source, inputs, read, splits
 
 PAIRS = [("one", "bir"), ('two, "quoted"', "iki\nsətir"), ("three", "üç")]
 ROWS = [(number, *pair) for number, pair in enumerate(PAIRS, start=1)]

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from cclm.errors import ConfigError
-from cclm.recipe.loading import Section, check, override, parse_yaml, read_yaml
+from cclm.recipe.loading import override, parse_yaml, read_yaml
 from cclm.recipe.methods import CurriculumSection
+from cclm.recipe.section import Section, check
 
 
 def test_yaml_is_version_1_2() -> None:

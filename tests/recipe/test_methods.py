@@ -7,8 +7,8 @@ from worked_example import BENCHMARK, SIZES, graph
 
 from cclm.curriculum import Curriculum
 from cclm.errors import ConfigError
-from cclm.recipe.loading import check
 from cclm.recipe.methods import CurriculumSection
+from cclm.recipe.section import check
 
 
 def built(content: dict[str, Any], **changes: Any) -> Curriculum:

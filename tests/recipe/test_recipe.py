@@ -13,8 +13,8 @@ from corpora import write_tsv
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError
 from cclm.paper import HIGH_RESOURCE, language_set
-from cclm.recipe.loading import parse_yaml
-from cclm.recipe.schema import Recipe, built_in_recipes, load_recipe
+from cclm.recipe import Recipe, load_recipe
+from cclm.recipe.loading import built_in_recipes, parse_yaml
 
 TED = ["ted8-related-m2o", "ted8-related-o2m", "ted8-diverse-m2o", "ted8-diverse-o2m"]
 
@@ -94,7 +94,7 @@ def test_a_ted_file_goes_through_the_papers_recipe_with_overrides_alone(name: st
     assert text.endswith("pt-br" if lang == "por" else "fr")
     english = prepared.pivot.decode(prepared.corpus(lang, "train").pair(0)[1])
     assert english.startswith("don't train 0")  # detokenised
-    assert "absent cell" in json.dumps(prepared.manifest["counts"])
+    assert "absent cell" in str(prepared.manifest.counts)
     assert (tmp_path / "work" / "graph.svg").read_text().startswith("<svg")
 
 
@@ -331,7 +331,7 @@ def test_the_phrasebook_recipe_is_prepared_and_its_graph_is_right(tmp_path: Path
     assert nearest == {"aze": "tur", "bel": "rus", "glg": "por", "slk": "ces"}
     prepared = Prepared.open(tmp_path / "prepared")
     assert prepared.sizes["tur"] == {"train": 10_000, "dev": 400, "test": 400}
-    assert all(not counts["dropped"] for lang in prepared.manifest["counts"].values() for counts in lang.values())
+    assert all(not counts.dropped for lang in prepared.manifest.counts.values() for counts in lang.values())
 
 
 def test_a_language_that_the_phrasebook_lacks_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
 from cclm.errors import Interrupted, TrainingError
 from cclm.evaluation.dev_bleu import DevBleu
-from cclm.evaluation.evaluate import run_translate
+from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_recipe
 from cclm.model.transformer import Transformer
 from cclm.training.session import Options, shape_of, train
@@ -50,7 +50,7 @@ def test_the_bleu_of_a_validation_is_sacrebleus_of_the_written_translations(
     assert not (run / "ctranslate2-dev").exists()
     best = events(run, "stopped")[0]["best"]
     logged = next(event for event in events(run, "validation") if event["step"] == best)
-    run_translate(run, "dev")  # with the best checkpoint
+    Evaluation(run, "dev").translate()  # with the best checkpoint
     for lang in LANGUAGES:
         stem = "dev." + (f"{lang}-eng" if direction == "many-to-one" else f"eng-{lang}")
         found, references = (

@@ -16,12 +16,12 @@ from cclm.data.prepared import Prepared
 from cclm.data.readers.phrasebook import phrasebook_pairs
 from cclm.data.vocabulary import EOS
 from cclm.model import Places, Transformer
-from cclm.recipe.loading import check
 from cclm.recipe.schema import Recipe
+from cclm.recipe.section import check
 from cclm.training.directory import best_of, recipe_of
 from cclm.training.session import shape_of, train
 from cclm.translation.load import exported, load
-from cclm.translation.translate import Translator
+from cclm.translation.translator import Translator
 
 CONTENT: dict[str, Any] = {
     "version": 1,

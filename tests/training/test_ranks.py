@@ -19,10 +19,11 @@ import torch
 from corpora import write_tsv
 from small_recipe import events
 
+from cclm.data.prepared import Prepared
 from cclm.errors import Interrupted, TrainingError
 from cclm.experiments.benchmark import fingerprint
-from cclm.experiments.train import prepared_data, run_train
-from cclm.recipe.schema import Recipe, load_recipe
+from cclm.experiments.pipeline import Pipeline
+from cclm.recipe import Recipe, load_recipe
 from cclm.training.lock import owner_of
 from cclm.training.ranks import joined
 
@@ -63,6 +64,18 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "own.json").write_text(json.dumps({"version": 1, "losses": losses["losses"]}))
     alone(path, "whole")
     return path
+
+
+def prepared_data(recipe: Recipe) -> Prepared:
+    pipeline = Pipeline(recipe)
+    pipeline.walk(("prepare",))
+    return pipeline.data
+
+
+def run_train(recipe: Recipe) -> Path:
+    pipeline = Pipeline(recipe)
+    assert pipeline.run(("prepare", "graph", "benchmark", "train"))
+    return pipeline.folder
 
 
 def settings(recipe: Path, name: str, *changes: str) -> Recipe:

@@ -1,5 +1,6 @@
 """The `cclm` command."""
 
-from cclm.cli.main import cli, main
+from cclm.cli.group import cli
+from cclm.cli.main import main
 
 __all__ = ["cli", "main"]

@@ -1,6 +1,6 @@
 """Batches of one language by token budget, each a pure function of (seed, language, counter).
 
-The sentences are divided into pools of like length on both sides; every pass shuffles within the pools, and shuffles
+The sentences are divided into pools of similar length on both sides; every pass shuffles within the pools, and shuffles
 the order of the batches. So padding stays small, batches differ from pass to pass, and their number does not: batch
 number `counter` is found without having made those before it.
 """
@@ -8,26 +8,117 @@ number `counter` is found without having made those before it.
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cclm.data.pools import divide
 from cclm.data.prepared import Corpus
 from cclm.data.vocabulary import BOS, EOS, PAD
 from cclm.rng import key, shuffled, shuffled_many
 
 Ids = NDArray[np.int64]
 Numbers = NDArray[np.int32] | NDArray[np.int64]
-"""Of sentences: as narrow as they may be, because there can be millions."""
+"""Sentence numbers and lengths, in the narrowest type that holds them: there can be millions."""
+Counts = NDArray[np.int64]
+
+LEAST = 0.5
+"""A pool holds at least this share of a full batch: smaller ones would pad less and leave batches too small."""
+ENOUGH = 0.005
+"""A division that saves less than this share of a pool's tokens is not worth the smaller pool."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Sentences that are batched together, in any order."""
+
+    members: Numbers
+    batches: int
+
+    def positions(self, number: int) -> NDArray[np.int64]:
+        """The places in the pool that batch `number` takes; batches of a pool differ by at most one sentence."""
+        size, extra = divmod(len(self.members), self.batches)
+        start = number * size + min(number, extra)
+        return np.arange(start, start + size + (number < extra))
+
+
+def divide(sources: Numbers, targets: Numbers, budget: int) -> list[Pool]:
+    """The pools of a corpus. Each has at least half a batch of sentences, if the corpus has as many.
+
+    The distinct pairs of lengths are divided, of which there are few; each sentence follows its pair of lengths.
+    """
+    width = int(targets.max()) + 1
+    kinds, kind_of, counts = np.unique(
+        sources.astype(np.int64) * width + targets, return_inverse=True, return_counts=True
+    )
+    lengths = Lengths(*np.divmod(kinds, width), counts)
+    todo, pool_of_kind = [np.arange(len(kinds))], np.empty(len(kinds), dtype=np.int32)
+    batches: list[int] = []
+    while todo:
+        members = todo.pop()
+        part = Lengths(*(column[members] for column in lengths))
+        halves = _halves(part, budget)
+        if halves is None:
+            pool_of_kind[members] = len(batches)
+            batches.append(-(-int(part.counts.sum()) // _capacity(part.sources.max(), part.targets.max(), budget)))
+        else:
+            todo += [members[~halves], members[halves]]
+    pool_of = pool_of_kind[kind_of]
+    by_pool = np.argsort(pool_of, kind="stable").astype(np.int32)
+    ends = np.cumsum(np.bincount(pool_of))
+    return [Pool(members, number) for members, number in zip(np.split(by_pool, ends[:-1]), batches, strict=True)]
+
+
+class Lengths(NamedTuple):
+    """Pairs of lengths, and how many sentences have them."""
+
+    sources: Counts
+    targets: Counts
+    counts: Counts
+
+
+def _capacity(source: int, target: int, budget: int) -> int:
+    """Sentences of this length that fit into a batch; at least one."""
+    return max(1, budget // max(source, target))
+
+
+def _halves(lengths: Lengths, budget: int) -> NDArray[np.bool_] | None:
+    """Which pairs belong to the first half of the best division, or None where none is worth it."""
+    sources, targets, counts = lengths
+    whole = int(counts.sum()) * int(sources.max() + targets.max())
+    best, chosen = whole * (1 - ENOUGH), None
+    for by, other in ((sources, targets), (targets, sources)):
+        cost, length = _best_cut(by, other, counts, budget)
+        if cost < best:
+            best, chosen = cost, by <= length
+    return chosen
+
+
+def _best_cut(by: Counts, other: Counts, counts: Counts, budget: int) -> tuple[float, int]:
+    """The cheapest cut along one side: tokens with padding when cut after this length."""
+    values, group = np.unique(by, return_inverse=True)
+    if len(values) == 1:
+        return float("inf"), 0
+    sentences, longest = np.zeros((2, len(values)), dtype=np.int64)
+    np.add.at(sentences, group, counts)
+    np.maximum.at(longest, group, other)
+    below, above = np.cumsum(sentences)[:-1], np.cumsum(sentences[::-1])[::-1][1:]
+    longest_below, longest_above = np.maximum.accumulate(longest)[:-1], np.maximum.accumulate(longest[::-1])[::-1][1:]
+    cost = below * (values[:-1] + longest_below) + above * (values[-1] + longest_above)
+    full_below = below >= LEAST * np.maximum(1, budget // np.maximum(values[:-1], longest_below))
+    full_above = above >= LEAST * np.maximum(1, budget // np.maximum(values[-1], longest_above))
+    allowed = np.where(full_below & full_above, cost, np.inf)
+    place = int(np.argmin(allowed))
+    return float(allowed[place]), int(values[place])
+
 
 PADDING, SMALL = 0.1, 512
-"""Of a sample in batches: the share of padding that is too much, and the tokens from which on it matters."""
+"""Limits for a dev sample: the largest share of padding per batch, and the tokens up to which padding is ignored."""
 
 
 @dataclass(frozen=True)
 class Direction:
-    """From which side to which, and the tags that stand before a source and in the place of <s> before a target."""
+    """From which side to which, and the tags before a source and, instead of <s>, before a target."""
 
     to_pivot: bool
     source_tag: int | None = None
@@ -64,7 +155,7 @@ class Batches:
         self._firsts = np.cumsum([0, *(pool.batches for pool in self._pools)]).tolist()
 
     def __len__(self) -> int:
-        """Batches a pass."""
+        """Batches per pass."""
         return int(self._firsts[-1])
 
     def batch(self, counter: int) -> Batch:
@@ -94,7 +185,7 @@ class Batches:
             start += size
 
     def _fitting(self, lengths: Numbers) -> int:
-        """How many of these sentences, the shortest first, make a batch: as the budget allows and little is padding."""
+        """How many of these sentences, the shortest first, make a batch within the budget and with little padding."""
         costs = lengths * np.arange(1, len(lengths) + 1, dtype=np.int64)
         padding = costs - np.cumsum(lengths)
         fits = (costs <= self._budget) & ((padding <= PADDING * costs) | (costs <= SMALL))

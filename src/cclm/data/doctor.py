@@ -1,28 +1,36 @@
-"""`cclm doctor`: reads everything once, changes nothing, and says what is wrong before time is spent on it."""
+"""`cclm doctor`: reads all text once, changes nothing, and reports what is wrong before time is spent on it."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 from cclm.data.cleaning import clean
-from cclm.data.examine import COPY, DUPLICATE, EMPTY, LEAKED, Findings, Rules
-from cclm.data.identify import Identifier
-from cclm.data.scan import evaluation_digests, scan_language
+from cclm.data.examine import (
+    COPY,
+    DUPLICATE,
+    EMPTY,
+    LEAKED,
+    Findings,
+    Identifier,
+    Rules,
+    evaluation_digests,
+    scan_language,
+)
 from cclm.data.texts import Texts
 from cclm.data.workers import Workers
 from cclm.errors import DataError
 from cclm.progress_bar import Progress
-from cclm.recipe.data import DataSection
+from cclm.recipe.schema import DataSection
 
 SAMPLE = 300
-"""Lines of each split whose language is identified."""
+"""Lines per split whose language is identified."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that a person should know."""
+    """Something that the user should know."""
 
     level: Literal["error", "warning"]
     message: str
@@ -30,7 +38,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of one language and split."""
+    """The findings about one language and split."""
 
     language: str
     split: str
@@ -38,18 +46,18 @@ class Row:
     dropped: dict[str, int]
     noted: dict[str, int]
     words: dict[str, int]
-    """Of the pivot and of the other language, split at spaces."""
+    """Words of the pivot and of the other language, split at spaces."""
     ratio: float
-    """Words of the other language for each of the pivot."""
+    """Words of the other language per word of the pivot."""
     unknown_characters: float
-    """Share of characters that the training text does not have."""
+    """Share of characters that do not occur in the training text."""
     languages: dict[str, dict[str, float]] = field(default_factory=dict)
-    """What the lines of each side were identified as; empty without py3langid."""
+    """Shares of the languages that the lines of each side were identified as; empty without py3langid."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The report."""
+    """Everything that was found."""
 
     rows: list[Row]
     problems: list[Problem]
@@ -59,8 +67,8 @@ class Diagnosis:
         """Whether there is no error; there may be warnings."""
         return all(problem.level != "error" for problem in self.problems)
 
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
+    def as_json(self) -> dict[str, object]:
+        """The diagnosis for programs."""
         return {
             "version": 1,
             "healthy": self.healthy,
@@ -76,7 +84,7 @@ def diagnose(
     workers: int | None = None,
     progress: Progress = lambda stage, pairs: None,
 ) -> Diagnosis:
-    """The state of all text that a recipe names; a language that cannot be read does not hide the others."""
+    """Checks all text that a recipe names; a language that cannot be read does not hide the others."""
     texts = Texts(data)
     rows: list[Row] = []
     problems: list[Problem] = []
@@ -106,7 +114,7 @@ def _identifier(data: DataSection, problems: list[Problem]) -> Identifier | None
 
 
 def _is_readable(texts: Texts, lang: str, problems: list[Problem]) -> bool:
-    """Whether dev and test can be read to the end: every language's training is compared with them."""
+    """Whether dev and test sets can be read: the training text of every language is compared with them."""
     try:
         evaluation_digests(texts, [lang])
     except DataError as error:
@@ -139,7 +147,7 @@ def _identified(texts: Texts, lang: str, split: str, identifier: Identifier | No
     lines = [(clean(p)[0], clean(o)[0]) for _, p, o in islice(texts.read(lang, split, Counter()), SAMPLE)]
     sides = {"pivot": [p for p, _ in lines if p], "other": [o for _, o in lines if o]}
     expected = {"pivot": texts.settings.pivot, "other": lang}
-    # Of a language that the identifier does not know, nothing it says means anything.
+    # For a language that the identifier does not know, its answer means nothing.
     return {side: identifier.shares(sides[side]) for side in sides if expected[side] in identifier.languages}
 
 

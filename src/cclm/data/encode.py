@@ -1,4 +1,4 @@
-"""From text to numbers: chunks of pairs, filtered and segmented by worker processes, written as they come."""
+"""From text to ids: chunks of pairs are filtered and segmented by worker processes and written as they come."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -39,6 +39,8 @@ class Encoded:
     digests: NDArray[np.uint64]
     drops: Counter[str]
     pairs: int
+    text: list[str]
+    """The lines of the text file, `pivot<TAB>other`; none for training text, which is not kept."""
 
 
 @lru_cache(maxsize=64)
@@ -63,11 +65,13 @@ def encode(task: Task) -> Encoded:
         digests=digests[np.array(fits, dtype=bool)] if len(digests) else digests,
         drops=findings.drops,
         pairs=len(task.pairs),
+        # Cleaned text has neither tabs nor line breaks.
+        text=[] if task.split == "train" else [f"{pivot}\t{other}\n" for _, pivot, other in kept],
     )
 
 
 def drop_repeated(chunk: Encoded, repeated: frozenset[int], seen: set[int]) -> Encoded:
-    """The chunk without pairs that have come before; only digests known to repeat are remembered."""
+    """The chunk without pairs that occurred before; only digests known to repeat are remembered, to save memory."""
     keep = np.ones(len(chunk.digests), dtype=bool)
     for place, value in enumerate(chunk.digests.tolist()):
         if value in repeated:
@@ -79,23 +83,27 @@ def drop_repeated(chunk: Encoded, repeated: frozenset[int], seen: set[int]) -> E
     sentences = np.repeat(keep, 2)
     tokens = chunk.tokens[np.repeat(sentences, chunk.lengths)]
     drops = chunk.drops + Counter({DUPLICATE: dropped})
-    return Encoded(tokens, chunk.lengths[sentences], chunk.digests[keep], drops, chunk.pairs)
+    return Encoded(tokens, chunk.lengths[sentences], chunk.digests[keep], drops, chunk.pairs, chunk.text)
 
 
 class RawFile:
-    """Encoded chunks on disk, before the vocabulary is known; and how often each number stands in them."""
+    """Encoded chunks on disk, before the vocabulary is known, and how often each number occurs in them."""
 
     def __init__(self, stem: Path, other_pieces: int, pivot_pieces: int) -> None:
         self._tokens_path, self._lengths_path = stem.with_suffix(".tokens"), stem.with_suffix(".lengths")
+        self._text_path = stem.with_suffix(".tsv")
         stem.parent.mkdir(parents=True, exist_ok=True)
         self.other_counts = np.zeros(other_pieces, dtype=np.int64)
         self.pivot_counts = np.zeros(pivot_pieces, dtype=np.int64)
 
     def write(self, chunks: Iterable[Encoded]) -> None:
-        """Appends the chunks as they come."""
+        """Writes the chunks as they come."""
         with self._tokens_path.open("wb") as tokens, self._lengths_path.open("wb") as lengths:
             for chunk in chunks:
                 self._write_one(chunk, tokens, lengths)
+                if chunk.text:
+                    with self._text_path.open("ab") as text:
+                        text.write("".join(chunk.text).encode())
 
     def _write_one(self, chunk: Encoded, tokens: BinaryIO, lengths: BinaryIO) -> None:
         chunk.tokens.tofile(tokens)
@@ -105,9 +113,10 @@ class RawFile:
         self.pivot_counts += np.bincount(chunk.tokens[~is_other], minlength=len(self.pivot_counts))
 
     def finish(self, stem: Path, other_table: Numbers, pivot_table: Numbers, dtype: type[np.unsignedinteger]) -> int:
-        """Writes the final token and offset files with ids of the vocabularies; gives the number of pairs.
+        """Writes the final token and offset files with ids of the vocabularies; returns the number of pairs.
 
-        Read and written in parts, not through memory maps: those would count as memory, and grow with the corpus.
+        They are read and written in parts and not through memory maps, which would count as memory of this process
+        and grow with the corpus.
         """
         sentences, tokens = (path.stat().st_size // 4 for path in (self._lengths_path, self._tokens_path))
         with (

@@ -1,16 +1,50 @@
-"""Looking at every pair once: what is cleaned, what is dropped and why, and what people should know about."""
+"""Every pair is examined once: what is cleaned, what is dropped and why, and what is worth a warning."""
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from cclm.data.cleaning import clean
-from cclm.data.identify import Identifier
-from cclm.data.texts import Pair, digest, folded
+from cclm.data.texts import Pair, Texts, digest, folded
+from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
-from cclm.recipe.data import DataSection
+from cclm.progress_bar import Progress
+from cclm.recipe.language_codes import canonical
+from cclm.recipe.schema import DataSection
+
+
+class Identifier:
+    """Identifies the language of a line among those of a recipe that py3langid knows."""
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        try:
+            from py3langid.langid import MODEL_FILE, LanguageIdentifier  # type: ignore[import-untyped]
+        except ImportError:
+            raise DataError("language identification needs py3langid: pip install 'ccl-m[langid]'") from None
+        self._identifier: Any = LanguageIdentifier.from_model_file(MODEL_FILE)
+        known = {canonical(code): code for code in self._identifier.labels}
+        self._codes = {known[canonical(lang)]: lang for lang in languages if canonical(lang) in known}
+        self.languages = tuple(self._codes.values())
+        self._identifier.set_languages(list(self._codes))
+
+    def identify(self, line: str) -> str:
+        """The language that the line is most likely in."""
+        return self._codes[self._identifier.classify(line)[0]]
+
+    def shares(self, lines: Iterable[str]) -> dict[str, float]:
+        """The share of the lines per language, the largest first."""
+        counts: dict[str, int] = {}
+        for line in lines:
+            lang = self.identify(line)
+            counts[lang] = counts.get(lang, 0) + 1
+        total = sum(counts.values())
+        return {lang: counts[lang] / total for lang in sorted(counts, key=lambda lang: (-counts[lang], lang))}
+
 
 EMPTY = "empty side"
 COPY = "copy of the source"
@@ -21,13 +55,13 @@ WRONG_LANGUAGE = "wrong language"
 
 @dataclass(frozen=True)
 class Rules:
-    """What examining goes by."""
+    """What pairs are examined by."""
 
     settings: DataSection
     leaked: frozenset[int] = frozenset()
     """Digests of the pivot sentences of all dev and test sets, folded."""
     thorough: bool = True
-    """Whether everything is counted, or only what decides about dropping: for a second reading."""
+    """Whether everything is counted, or only what decides about dropping, as in a second reading."""
 
 
 @dataclass
@@ -38,13 +72,13 @@ class Findings:
     kept: int = 0
     drops: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
-    """What was cleaned or is worth knowing, though nothing was dropped for it."""
+    """Pairs that were cleaned or are worth a warning, but not dropped, by reason."""
     words: Counter[str] = field(default_factory=Counter)
     """Words of each side, split at spaces."""
     characters: Counter[str] = field(default_factory=Counter)
-    """How often each character stands on the side of the other language."""
+    """How often each character occurs on the side of the other language."""
     digests: "array[int]" = field(default_factory=lambda: array("Q"))
-    """One number a kept pair, equal for equal pairs."""
+    """One hash per kept pair."""
 
     def forget_digests(self) -> None:
         """Frees them once duplicates have been counted."""
@@ -126,3 +160,53 @@ def _reason(
 @lru_cache(maxsize=4)
 def _identifier(languages: tuple[str, ...]) -> Identifier:
     return Identifier(languages)
+
+
+CHUNK = 10_000
+"""Pairs per task of a worker."""
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What the first reading found in the text of a language."""
+
+    findings: dict[str, Findings]
+    """By split."""
+    repeated: frozenset[int]
+    """Digests of the training pairs that occur more than once."""
+
+
+def evaluation_digests(texts: Texts, languages: Iterable[str]) -> frozenset[int]:
+    """Digests of the pivot sentences in the dev and test sets of these languages, folded."""
+    digests: set[int] = set()
+    for lang in languages:
+        for split in set(texts.splits(lang)) - {"train"}:
+            digests |= {digest(folded(pivot)) for _, pivot, _ in texts.read(lang, split, Counter())}
+    return frozenset(digests - {digest("")})
+
+
+def scan_language(texts: Texts, lang: str, rules: Rules, workers: Workers, progress: Progress) -> Scanned:
+    """Reads all splits of a language once."""
+    findings: dict[str, Findings] = {}
+    repeated: frozenset[int] = frozenset()
+    for split in texts.splits(lang):
+        found = findings[split] = _scan(texts, lang, split, rules, workers, progress)
+        values, counts = np.unique(np.frombuffer(found.digests, dtype=np.uint64), return_counts=True)
+        found.notes[DUPLICATE] += int(found.kept - len(values))
+        if split == "train":
+            repeated = frozenset(values[counts > 1].tolist())
+        found.forget_digests()
+    return Scanned(findings, repeated)
+
+
+def _scan(texts: Texts, lang: str, split: str, rules: Rules, workers: Workers, progress: Progress) -> Findings:
+    total = Findings()
+    tasks = ((chunk, lang, split, rules) for chunk in chunked(texts.read(lang, split, total.drops), CHUNK))
+    for found in workers.map(_findings, tasks):
+        total.add(found)
+        progress("reading", found.pairs)
+    return total
+
+
+def _findings(task: tuple[list[Pair], str, str, Rules]) -> Findings:
+    return examine(*task)[1]

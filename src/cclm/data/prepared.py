@@ -1,32 +1,35 @@
-"""Prepared data on disk: memory-mapped ids with checksums, and a manifest that says what made them.
+"""Prepared data on disk: memory-mapped ids with checksums, and a manifest with everything that made them.
 
 prepared/
   manifest.json                     settings, inputs, counts, and SHA-256 of every other file
   other.json, pivot.json            the vocabularies (joint: vocabulary.json alone)
-  counts.json                       how often each subword stands in the training text of each language
+  counts.json                       how often each subword occurs in the training text of each language
   models/{lang}.model               SentencePiece
   {lang}/{split}.tokens.npy         ids of all sentences: other, pivot, other, pivot, ...
   {lang}/{split}.offsets.npy        where each sentence begins; 2 n + 1 numbers for n pairs
+  {lang}/{dev,test}.tsv             the text of dev and test set, cleaned: pivot, tab, other language
 """
 
-import hashlib
-import json
 import resource
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cclm.data.cleaning import clean
+from cclm.data.texts import SPLITS, Texts
 from cclm.data.vocabulary import Segmenter, Vocabulary
 from cclm.errors import DataError
+from cclm.formats.prepared import FileFacts, Manifest, PieceCounts, VocabularyFile, read_counts, sha256
+from cclm.recipe.schema import DataSection
 
-VERSION = 1
-SPLITS = ("train", "dev", "test")
 SPARE = 256
 """Files that a process may have open beside prepared data."""
+
+__all__ = ["SPLITS", "Corpus", "Prepared", "sha256"]
 
 
 @dataclass(frozen=True)
@@ -53,35 +56,37 @@ class Corpus:
 class Prepared:
     """A folder of prepared data, verified."""
 
-    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = True) -> "Prepared":
-        """The prepared data in this folder; a file that is missing, changed or damaged is refused."""
-        manifest = read_manifest(folder)
-        if manifest is None:
+        """The prepared data in this folder; a file that is missing, changed or damaged is refused.
+
+        Without `verify` only the sizes of files are checked, not their content.
+        """
+        if not (folder / "manifest.json").exists():
             raise DataError(f"{folder}: no prepared data; run `cclm prepare` first")
-        for name, facts in manifest["files"].items():
+        manifest = Manifest.read(folder / "manifest.json")
+        for name, facts in (manifest.files | manifest.texts).items():
             _check_file(folder / name, facts, verify)
-        _let_open(len(manifest["files"]) + SPARE)
+        _let_open(len(manifest.files) + SPARE)
         return cls(folder, manifest)
 
     @property
     def fingerprint(self) -> str:
         """Identifies the data and everything that made it."""
-        return str(self.manifest["fingerprint"])
+        return self.manifest.fingerprint
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """All languages but the pivot, as the recipe has them."""
-        return tuple(self.manifest["sizes"])
+        """All languages except the pivot, in the order of the recipe."""
+        return tuple(self.sizes)
 
     @property
     def sizes(self) -> dict[str, dict[str, int]]:
-        """Pairs of each language and split."""
-        sizes: dict[str, dict[str, int]] = self.manifest["sizes"]
-        return sizes
+        """The number of pairs per language and split."""
+        return self.manifest.sizes
 
     def corpus(self, language: str, split: str) -> Corpus:
         """The pairs of a language and split."""
@@ -93,6 +98,34 @@ class Prepared:
             return Corpus(tokens, np.load(f"{stem}.offsets.npy", mmap_mode="r"))
         except OSError as error:
             raise DataError(f"{stem}: {error.strerror}; if that is too many, allow more: ulimit -n 8192") from None
+
+    def text(self, language: str, split: str, settings: DataSection) -> list[tuple[str, str]]:
+        """The text of a dev or test set as (pivot, other language), cleaned, as it was when it was prepared.
+
+        Data prepared by version 0.1.0 has no text. It is then read from the files that `settings` name, and refused
+        if these have changed.
+        """
+        name = f"{language}/{split}.tsv"
+        if name not in self.manifest.texts:
+            return self._text_of_inputs(language, split, settings)
+        path = self.folder / name
+        _check_file(path, self.manifest.texts[name], verify=True)
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        return [(pivot, other) for pivot, _, other in (line.partition("\t") for line in lines)]
+
+    def _text_of_inputs(self, language: str, split: str, settings: DataSection) -> list[tuple[str, str]]:
+        texts, changed = Texts(settings), f"{split} set of {language}: the text has changed since it was prepared"
+        inputs, before = texts.inputs(), self.manifest.made_from.inputs
+        for use in (f"{language}.{split}", f"{language}.train", "phrasebook"):
+            if use in before:
+                if [sha256(path) for path in inputs.get(use, ())] != before[use]:
+                    raise DataError(f"{changed}; run `cclm prepare` again")
+                break  # a dev or test set without files of its own was cut off the training text
+        pairs = [(clean(pivot)[0], clean(other)[0]) for _, pivot, other in texts.read(language, split, Counter())]
+        expected = self.sizes[language][split]
+        if len(pairs) != expected:
+            raise DataError(f"{changed}: {len(pairs):,} pairs, but {expected:,} were prepared")
+        return pairs
 
     @cached_property
     def other(self) -> Vocabulary:
@@ -107,62 +140,41 @@ class Prepared:
     @property
     def joint(self) -> bool:
         """Whether both sides share one vocabulary."""
-        return bool(self.manifest["settings"]["vocabulary"]["joint"])
+        return bool(self.manifest.settings.vocabulary["joint"])
+
+    @property
+    def pieces_wanted(self) -> int:
+        """The `vocabulary.pieces` of the recipe that the data was prepared for."""
+        return int(str(self.manifest.settings.vocabulary["pieces"]))
 
     def segmenter(self, language: str) -> Segmenter:
         """The SentencePiece model for text in this language."""
         name = "joint" if self.joint else language
         return Segmenter(self.folder / "models" / f"{name}.model")
 
-    def counts(self) -> dict[str, dict[str, int]]:
-        """How often each subword stands in the training text of each language: what vocabulary overlap is made of."""
-        counts: dict[str, dict[str, int]] = json.loads((self.folder / "counts.json").read_text(encoding="utf-8"))
-        return counts
+    def counts(self) -> PieceCounts:
+        """How often each subword occurs in the training text of each language: vocabulary overlap is made of it."""
+        return read_counts(self.folder / "counts.json")
 
     def _vocabulary(self, name: str) -> Vocabulary:
-        path = self.folder / f"{name}.json"
-        return Vocabulary.from_json(path.read_text(encoding="utf-8"), str(path))
+        return Vocabulary.of(VocabularyFile.read(self.folder / f"{name}.json"))
 
     def _listed(self) -> str:
         return ", ".join(f"{lang} ({', '.join(splits)})" for lang, splits in self.sizes.items())
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a folder of prepared data; None where there is none."""
-    path = folder / "manifest.json"
-    if not path.exists():
-        return None
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        version = manifest["version"]
-        complete = version != VERSION or {"fingerprint", "settings", "sizes", "files"} <= manifest.keys()
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        complete = False
-    if not complete:
-        raise DataError(f"{path}: damaged; delete the folder and run `cclm prepare` again") from None
-    if version != VERSION:
-        raise DataError(f"{path}: version {version!r}; this program reads {VERSION}: run `cclm prepare` again")
-    return manifest
-
-
-def sha256(path: Path) -> str:
-    """The checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _let_open(files: int) -> None:
-    """Raises this process's own limit of open files as far as the system lets it: a mapped file counts as open."""
+    """Raises this process's limit of open files as far as the system allows: a memory-mapped file counts as open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files if hard < 0 else min(files, hard), hard))
 
 
-def _check_file(path: Path, facts: dict[str, Any], verify: bool) -> None:
+def _check_file(path: Path, facts: FileFacts, verify: bool) -> None:
     advice = "run `cclm prepare` again"
     if not path.exists():
         raise DataError(f"{path}: missing from the prepared data; {advice}")
-    if path.stat().st_size != facts["bytes"]:
-        raise DataError(f"{path}: {path.stat().st_size:,} bytes, but {facts['bytes']:,} were prepared; {advice}")
-    if verify and sha256(path) != facts["sha256"]:
+    if path.stat().st_size != facts.bytes:
+        raise DataError(f"{path}: {path.stat().st_size:,} bytes, but {facts.bytes:,} were prepared; {advice}")
+    if verify and sha256(path) != facts.sha256:
         raise DataError(f"{path}: its content has changed since it was prepared (checksum); {advice}")

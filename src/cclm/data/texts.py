@@ -1,4 +1,4 @@
-"""All parallel text of a recipe, whatever its format: pairs of a language and split, read as a stream."""
+"""All parallel text of a recipe, whatever its format: the pairs of a language and split as a stream."""
 
 import hashlib
 import re
@@ -11,25 +11,25 @@ from pathlib import Path
 
 import numpy as np
 
+from cclm.data import readers
 from cclm.data.cleaning import clean
-from cclm.data.readers import select as readers
 from cclm.errors import DataError
-from cclm.recipe.data import DataSection
+from cclm.recipe.schema import DataSection
 
 SPLITS = ("train", "dev", "test")
 Pair = tuple[int, str, str]
-"""Its number in the file, the pivot's text, the other language's."""
+"""Number in the file, text of the pivot, text of the other language."""
 
 _NO_WORD = re.compile(r"[\W_]+")
 
 
 def folded(text: str) -> str:
-    """The text without case, width, punctuation and spaces: two sentences that fold alike count as the same."""
+    """The text without case, width, punctuation and spaces: sentences that fold to the same count as the same."""
     return _NO_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 
 def digest(text: str) -> int:
-    """64 bits that stand for a text."""
+    """A 64-bit hash of a text."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
@@ -40,6 +40,8 @@ class Texts:
     settings: DataSection
     _cuts: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By language: the digests up to which a sentence is cut off for dev, and for dev or test."""
+    _found: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By language: the splits that have files of their own."""
 
     def splits(self, language: str) -> tuple[str, ...]:
         """The splits that this language has, from files or cut off."""
@@ -49,7 +51,7 @@ class Texts:
         return tuple(split for split in SPLITS if split in there or self._cut_size(language, split))
 
     def inputs(self) -> dict[str, list[Path]]:
-        """Every file that is read, in order, by what it is read for; the phrasebook's are its languages' files."""
+        """Every file that is read, by what it is read for: `aze.train`. The phrasebook has one file per language."""
         if self.settings.format == "phrasebook":
             from cclm.data.readers.phrasebook import phrasebook_files
 
@@ -87,7 +89,11 @@ class Texts:
         )
 
     def _in_files(self, language: str) -> tuple[str, ...]:
-        return SPLITS if self.settings.format == "phrasebook" else readers.splits(self._source, language)
+        if self.settings.format == "phrasebook":
+            return SPLITS
+        if language not in self._found:  # every pair of a split that is cut off asks for them
+            self._found[language] = readers.splits(self._source, language)
+        return self._found[language]
 
     def _read_files(self, language: str, split: str, drops: Counter[str]) -> Iterator[Pair]:
         if self.settings.format == "phrasebook":
@@ -101,7 +107,7 @@ class Texts:
         return wanted if wanted and split not in self._in_files(language) else 0
 
     def _goes_to(self, language: str, pivot: str) -> str:
-        """By the sentence in the pivot language alone: its copies in this language go the same way."""
+        """The split of a pair, by its sentence in the pivot language alone, so that copies of it go the same way."""
         if language not in self._cuts:
             self._cuts[language] = self._find_cut(language)
         dev, test = self._cuts[language]

@@ -1,67 +1,24 @@
-"""Subwords: SentencePiece models, one vocabulary a side joined by piece string, language tags inserted by id only."""
+"""Vocabularies: one per side, the union of the pieces of its SentencePiece models; language tags are reserved ids."""
 
-import io
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
 from cclm.errors import DataError
+from cclm.formats.prepared import VocabularyFile
 
-VERSION = 1
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-THREADS = 4
-"""Of SentencePiece's trainer, on every machine: its sums, and so its result, depend on their number."""
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 
 
 def tag(language: str) -> str:
-    """How the tag of a language is written in a vocabulary. Typed into a text, it stays text."""
+    """The symbol of a language's tag in a vocabulary. In a text, the same characters are ordinary text."""
     return f"<2{language}>"
-
-
-def train_model(sentences: Iterable[str], *, pieces: int, character_coverage: float, what: str) -> bytes:
-    """A unigram SentencePiece model of at most so many pieces; fewer where the text supports no more."""
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_nonempty(sentences, what),
-            model_writer=model,
-            model_type="unigram",
-            vocab_size=pieces,
-            hard_vocab_limit=False,
-            character_coverage=character_coverage,
-            unk_id=0,
-            bos_id=-1,
-            eos_id=-1,
-            pad_id=-1,
-            num_threads=THREADS,
-            max_sentence_length=1 << 20,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise DataError(f"SentencePiece could not learn the subwords of {what}: {_first_line(error)}") from None
-    return model.getvalue()
-
-
-def _nonempty(sentences: Iterable[str], what: str) -> Iterator[str]:
-    empty = True
-    for sentence in sentences:
-        empty = False
-        yield sentence
-    if empty:
-        raise DataError(f"no text to learn the subwords of {what} from")
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
 
 
 class Segmenter:
@@ -71,11 +28,11 @@ class Segmenter:
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
         except (OSError, RuntimeError) as error:
-            raise DataError(f"{path}: not a SentencePiece model ({_first_line(error)})") from None
+            raise DataError(f"{path}: not a SentencePiece model ({reason_of(error)})") from None
 
     @property
     def pieces(self) -> list[str]:
-        """The piece of each number; that of the unknown, which stands for no text, is empty."""
+        """The piece of each number; the unknown piece is empty."""
         sp = self._processor
         return ["" if sp.is_unknown(i) else sp.id_to_piece(i) for i in range(sp.get_piece_size())]
 
@@ -90,6 +47,12 @@ class Segmenter:
         return normal.replace("▁", " ").strip()
 
 
+def reason_of(error: Exception) -> str:
+    """The last line of a message of SentencePiece: the reason, after the place in its own source."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """Every symbol of one side of the model: specials, tags, then pieces, the most frequent first."""
@@ -97,7 +60,7 @@ class Vocabulary:
     symbols: tuple[str, ...]
     tags: dict[str, int]
     counts: tuple[int, ...]
-    """How often each piece stands in the training text; 0 for specials and tags."""
+    """How often each piece occurs in the training text; 0 for specials and tags."""
 
     @classmethod
     def join(cls, counts: Iterable[Mapping[str, int]], languages: Sequence[str]) -> "Vocabulary":
@@ -113,8 +76,8 @@ class Vocabulary:
         reserved = (*SPECIALS, *(tag(lang) for lang in languages))
         pieces = sorted(total.keys() - {""}, key=lambda piece: (-total[piece], piece))
         tags = {lang: len(SPECIALS) + i for i, lang in enumerate(languages)}
-        # A text may well teach a piece "<s>" or "<2aze>". No piece holds a space, so one more makes it a symbol of its
-        # own that nobody mistakes for the reserved one.
+        # A text may contain "<s>" or "<2aze>" often enough to become a piece. No piece contains a space: with a space
+        # at its end such a piece is a symbol of its own, distinct from the reserved one.
         symbols = (piece + " " if piece in reserved else piece for piece in pieces)
         return cls((*reserved, *symbols), tags, (*[0] * len(reserved), *(total[piece] for piece in pieces)))
 
@@ -143,17 +106,12 @@ class Vocabulary:
         pieces = ["⁇" if i == UNK else self.symbols[i] if i >= first else "" for i in ids]
         return "".join(pieces).replace(" ", "").replace("▁", " ").strip()
 
-    def to_json(self) -> str:
-        """The vocabulary as text, one symbol a line."""
-        rows = zip(self.symbols, self.counts, strict=True)
-        lines = ",\n".join(json.dumps([symbol, count], ensure_ascii=False) for symbol, count in rows)
-        return f'{{"version": {VERSION}, "tags": {json.dumps(self.tags)}, "symbols": [\n{lines}\n]}}\n'
+    def file(self) -> VocabularyFile:
+        """The vocabulary as it is stored."""
+        return VocabularyFile(tags=self.tags, symbols=list(zip(self.symbols, self.counts, strict=True)))
 
     @classmethod
-    def from_json(cls, text: str, source: str) -> "Vocabulary":
-        """The vocabulary that `to_json` wrote."""
-        content: dict[str, Any] = json.loads(text)
-        if content.get("version") != VERSION:
-            raise DataError(f"{source}: version {content.get('version')!r}; this program reads {VERSION}")
-        symbols, counts = zip(*content["symbols"], strict=True)
-        return cls(symbols, dict(content["tags"]), counts)
+    def of(cls, file: VocabularyFile) -> "Vocabulary":
+        """The vocabulary that a file contains."""
+        symbols, counts = zip(*file.symbols, strict=True)
+        return cls(symbols, file.tags, counts)

@@ -1,4 +1,4 @@
-"""Work spread over processes: results in order, and never more in flight than the workers can hold."""
+"""Work spread over processes: results come in order, and only a few tasks are in flight at a time."""
 
 import multiprocessing
 import os
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 AHEAD = 3
-"""Tasks waiting for each worker: enough to keep it busy, few enough to keep memory flat."""
+"""Tasks in flight per worker: enough to keep it busy, few enough to keep memory small."""
 
 
 def available_cores() -> int:
@@ -26,14 +26,14 @@ def available_cores() -> int:
 
 
 class Workers:
-    """A pool of processes, or with one worker this very process."""
+    """A pool of processes, or with one worker this process itself."""
 
     def __init__(self, count: int | None = None) -> None:
         self._count = count or available_cores()
-        # A fork of a process that has threads (a progress bar, torch) may hang; a fork server has none.
+        # A forked child of a process with threads (a progress bar, torch) may hang on a lock; a fork server has none.
         context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
         self._pool = (
-            ProcessPoolExecutor(self._count, mp_context=context, initializer=_live_with_the_parent)
+            ProcessPoolExecutor(self._count, mp_context=context, initializer=_end_with_parent)
             if self._count > 1
             else None
         )
@@ -45,7 +45,7 @@ class Workers:
             return
         waiting: deque[Future[Result]] = deque()
         for task in tasks:
-            with _undisturbed():
+            with _signals_delayed():
                 waiting.append(self._pool.submit(function, task))
             if len(waiting) >= AHEAD * self._count:
                 yield waiting.popleft().result()
@@ -63,7 +63,7 @@ class Workers:
         if kind is None:
             self._pool.shutdown()
             return
-        # A signal may have come in the middle of a submit: a pool that is then asked to end in order can wait for ever.
+        # A signal may have interrupted a submit: shutting such a pool down in order can wait for ever.
         processes = list((self._pool._processes or {}).values())
         self._pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
@@ -71,10 +71,10 @@ class Workers:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Lets signals wait: a submit may start a worker, which nobody would know of if it were broken off in between."""
+def _signals_delayed() -> Iterator[None]:
+    """Delays signals during a submit: it may start a worker, which would be lost if a signal interrupted it."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are none of its business
+        yield  # signals are handled by the main thread only
         return
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -88,8 +88,8 @@ def _undisturbed() -> Iterator[None]:
         signal.raise_signal(came[0])
 
 
-def _live_with_the_parent() -> None:
-    """Leaves interrupts to the parent, and ends when the parent does, even if it was killed."""
+def _end_with_parent() -> None:
+    """Leaves interrupts to the parent process, and ends when that ends, even if it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None

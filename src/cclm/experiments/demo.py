@@ -1,10 +1,8 @@
-"""`cclm demo`: all of it on the built-in corpus, in minutes: two ways to draw languages, and bilingual models."""
+"""`cclm demo`: everything on the built-in corpus, in minutes: two ways to sample languages, and bilingual models."""
 
-import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -15,13 +13,13 @@ from cclm.data.workers import available_cores
 from cclm.errors import TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import read_lines
-from cclm.experiments.benchmark import benchmark, bitext_folder, bitext_recipe
-from cclm.experiments.graph import language_graph
-from cclm.experiments.prepare import prepared_data
-from cclm.experiments.processes import Training, side_by_side
-from cclm.experiments.train import run_folder
-from cclm.experiments.watch import Watch
-from cclm.recipe.schema import Recipe, load_recipe
+from cclm.experiments.benchmark import bitext_folder, bitext_recipe
+from cclm.experiments.display import Display
+from cclm.experiments.executor import Job, run_jobs
+from cclm.experiments.pipeline import Pipeline, run_folder
+from cclm.formats.log import Log
+from cclm.formats.scores import Scores
+from cclm.recipe import Recipe, load_recipe
 from cclm.report.matrix import similarity_table
 from cclm.report.pages import run_report
 
@@ -33,38 +31,41 @@ METHODS = {
         "curriculum.sampler={name: temperature, tau: 1}",
     ),
 }
-"""What is compared with the bitext models, as changes to the recipe."""
+"""What is compared with the bitext models, as changes to the recipe; they come after those of the user."""
 READ = 3
 """Translations of each language to read."""
 
 
 def run(overrides: Iterable[str] = ()) -> Path:
-    """From nothing to the table, the translations and the page, which it gives. What is done is not done again."""
-    recipes = {name: load_recipe("phrasebook", (*changes, *overrides)) for name, changes in METHODS.items()}
+    """From nothing to the table, the translations and the page, which it returns. What is done is not done again."""
+    overrides = tuple(overrides)
+    recipes = {name: load_recipe("phrasebook", (*overrides, *changes)) for name, changes in METHODS.items()}
     recipe = recipes["ccl-m-avg"]
+    ours = "your curriculum" if any(each.startswith("curriculum") for each in overrides) else "CCL-M avg"
     stages = _Stages(5)
-    stages.begin("text", "sentences in nine languages, from a grammar in the package")
-    prepared = prepared_data(recipe)
-    stages.begin("graph", "how similar each LRL is to each HRL, by the subwords they share")
-    graph = language_graph(recipe, prepared)
-    write_if_changed(recipe.graph_file, graph.to_json())
-    stages.show(similarity_table(graph))
-    stages.begin("benchmark", "a bilingual model a language, to measure competence against")
-    with Watch(bitext_recipe(recipe).training.max_steps) as watch:
-        benchmark(recipe, prepared, saw=watch.saw, say=watch.say)
-    stages.begin("train", "CCL-M avg and proportional sampling, all else equal, side by side")
+    with Display(bitext_recipe(recipe).training.max_steps) as display:
+        pipeline = Pipeline(recipe, watcher=display, say=display.print)
+        stages.begin("text", "sentences in nine languages, from a grammar in the package")
+        pipeline.walk(("prepare",))
+        stages.begin("graph", "how similar each LRL is to each HRL, by the subwords they share")
+        pipeline.walk(("graph",))
+        if pipeline.graph:
+            stages.show(similarity_table(pipeline.graph))
+        stages.begin("benchmark", "one bilingual model per language, to measure competence against")
+        pipeline.walk(("benchmark",))
+    stages.begin("train", f"{ours} and proportional sampling, all else equal, side by side")
     _train(recipes)
     stages.begin("test", "translating and scoring the test sets of all three")
     runs = {name: run_folder(each) for name, each in recipes.items()}
-    folders = {"bitext": bitext_folder(recipe), "proportional": runs["proportional"], "CCL-M avg": runs["ccl-m-avg"]}
+    folders = {"bitext": bitext_folder(recipe), "proportional": runs["proportional"], ours: runs["ccl-m-avg"]}
     evaluations = {name: Evaluation(folder) for name, folder in folders.items()}
     scores = {name: evaluation.scored() or evaluation.score() for name, evaluation in evaluations.items()}
     page = run_report(runs["ccl-m-avg"])
     stages.end()
-    sizes = {lang: counts["train"] for lang, counts in prepared.sizes.items()}
-    stages.show(_table(sizes, scores, _admissions(runs["ccl-m-avg"])))
-    stages.show(_translations(recipe.data.languages, runs["ccl-m-avg"], recipe.data.pivot))
-    stages.show(_next(page))
+    sizes = {lang: counts["train"] for lang, counts in pipeline.data.sizes.items()}
+    stages.show(_table(sizes, scores, Log.read(runs["ccl-m-avg"] / "log.jsonl").admissions))
+    stages.show(_translations(ours, recipe.data.languages, runs["ccl-m-avg"], recipe.data.pivot))
+    stages.show(_next(page, recipe.work))
     return page
 
 
@@ -95,26 +96,20 @@ class _Stages:
 
 
 def _train(recipes: Mapping[str, Recipe]) -> None:
-    trainings = []
+    jobs = []
     for name, recipe in recipes.items():
         folder = run_folder(recipe)
         path = folder.parent / f"{name}.json"
         folder.parent.mkdir(parents=True, exist_ok=True)
         write_if_changed(path, recipe.model_dump_json(indent=1) + "\n")
-        trainings.append(Training(name, path, folder))
-    with Watch(recipe.training.max_steps) as watch:
-        failed = side_by_side(trainings, available_cores(), watch.saw)
+        jobs.append(Job(name, path, folder))
+    with Display(recipe.training.max_steps) as display:
+        failed = run_jobs(jobs, available_cores(), display)
     if failed:
         raise TrainingError("; ".join(f"{name} failed: {why}" for name, why in failed.items()))
 
 
-def _admissions(run: Path) -> dict[str, int]:
-    """The step at which each language was admitted, for those that had to wait."""
-    events = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
-    return {event["language"]: event["step"] for event in events if event["event"] == "admitted"}
-
-
-def _table(sizes: Mapping[str, int], scores: Mapping[str, Any], admissions: Mapping[str, int]) -> Table:
+def _table(sizes: Mapping[str, int], scores: Mapping[str, Scores], admissions: Mapping[str, int]) -> Table:
     title = "\nBLEU on the test sets, with 95 % intervals"
     table = Table(
         box=None, padding=(0, 2, 0, 0), header_style="bold", title=title, title_justify="left", title_style="bold"
@@ -123,10 +118,11 @@ def _table(sizes: Mapping[str, int], scores: Mapping[str, Any], admissions: Mapp
     for head in ("pairs", *scores, "admitted"):
         table.add_column(head, justify="right")
     for lang, size in sizes.items():
-        cells = [_cell(system["languages"][lang]) for system in scores.values()]
+        cells = [_cell(system.languages[lang]) for system in scores.values()]
         table.add_row(lang, f"{size:,}", *cells, f"step {admissions[lang]:,}" if lang in admissions else "at the start")
     for key, title in (("all", "mean"), ("hrl", "HRLs"), ("lrl", "LRLs")):
-        table.add_row(title, "", *(f"{system['means'][key]:.1f}     " for system in scores.values()), "", style="bold")
+        means = (getattr(system.means, key) for system in scores.values())
+        table.add_row(title, "", *("" if mean is None else f"{mean:.1f}     " for mean in means), "", style="bold")
     return table
 
 
@@ -134,9 +130,9 @@ def _cell(score: Mapping[str, float]) -> str:
     return f"{score['bleu']:.1f} ±{(score['bleu_high'] - score['bleu_low']) / 2:<3.1f}"
 
 
-def _translations(languages: Iterable[str], run: Path, pivot: str) -> Text:
+def _translations(method: str, languages: Iterable[str], run: Path, pivot: str) -> Text:
     """A few sentences of each test set: source, translation, reference."""
-    text = Text("\nTranslations of CCL-M avg to read: source, > translation, = reference\n", style="bold")
+    text = Text(f"\nTranslations of {method} to read: source, > translation, = reference\n", style="bold")
     for lang in languages:
         stem = run / "translations" / f"test.{lang}-{pivot}"
         sources, found, references = (read_lines(Path(f"{stem}{end}.txt")) for end in (".source", "", ".reference"))
@@ -148,13 +144,14 @@ def _translations(languages: Iterable[str], run: Path, pivot: str) -> Text:
     return text
 
 
-def _next(page: Path) -> Text:
+def _next(page: Path, work: str) -> Text:
+    elsewhere, study = ("", "") if work == "work/phrasebook" else (f" work={work}", f" changes.work={work}")
     return Text.assemble(
-        ("The page of the CCL-M run, with the language graph colouring itself in:\n", "bold"), f"  {page}\n\n",
+        ("The page of the run, with the language graph colouring itself in:\n", "bold"), f"  {page}\n\n",
         ("What to try next\n", "bold"),
-        "  every threshold:              ", ("cclm sweep phrasebook\n", "cyan"),
-        "  other methods, over seeds:    ", ("cclm study phrasebook\n", "cyan"),
-        "  what there is, a line a run:  ", ("cclm runs work/phrasebook\n", "cyan"),
+        "  every threshold:              ", (f"cclm sweep phrasebook{elsewhere}\n", "cyan"),
+        "  other methods, over seeds:    ", (f"cclm study phrasebook{study}\n", "cyan"),
+        "  the state of every run:       ", (f"cclm runs {work}\n", "cyan"),
         "  a recipe of your own:         ", ("cclm recipes phrasebook > mine.yaml\n", "cyan"),
         "  what is wrong with your text: ", ("cclm doctor mine.yaml", "cyan"),
     )  # fmt: skip

@@ -1,34 +1,102 @@
-"""What a study came to: every trial, the arms on average, the comparisons; results.json, a page and Markdown."""
+"""results.json of a study: every trial, the arms on average over seeds, and the comparisons between arms.
 
-import json
-from collections.abc import Mapping
+Arms are compared by a paired t-test over seeds or, where a study has only one seed, by a bootstrap of the sentences.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
+from cclm.evaluation import significance
+from cclm.evaluation.bootstrap import SAMPLES
+from cclm.evaluation.compare import over_sentences
 from cclm.evaluation.evaluate import Evaluation
-from cclm.evaluation.more_scores import ALWAYS
+from cclm.evaluation.scores import ALWAYS, MetricName
+from cclm.evaluation.significance import over_seeds
 from cclm.experiments.benchmark import bitext_folder
-from cclm.experiments.study_comparisons import comparisons, mean, score
-from cclm.experiments.trials import Trial, bitext_outcome, outcome, trials
+from cclm.experiments.outcome import bitext_outcome, outcome
+from cclm.formats import study as formats
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, plain
 from cclm.training.tasks import tasks
 
-VERSION = 1
+GROUPS = ("all", "hrl", "lrl")
+Groups = Mapping[str, list[str]]
+"""The tasks of each group of languages."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An arm with a seed, and the folder of its run (or of its bitext runs)."""
+
+    arm: str
+    seed: int
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The name of its run."""
+        return f"{self.arm}.{self.seed}"
 
 
 def results(
-    study: Study, recipe: Recipe, prepared: Prepared, losses: Mapping[str, float], failed: Mapping[str, str]
-) -> dict[str, Any]:
-    """The content of results.json: facts only, no clock, so that it is the same however often it was interrupted."""
-    of_tasks = tasks(recipe.data, prepared)
-    hrls = [name for name, task in of_tasks.items() if task.language in recipe.data.high_resource]
+    study: Study,
+    recipe: Recipe,
+    prepared: Prepared,
+    losses: Mapping[str, float],
+    trials: Sequence[Trial],
+    failed: Mapping[str, str],
+) -> formats.StudyResults:
+    """Facts only, no clock: the results are the same however often a study was interrupted."""
     groups = scored_groups(recipe, prepared)
-    batches = {
+    batches = _batches(recipe, prepared)
+    made = [_trial(trial, recipe, batches, failed.get(trial.name)) for trial in trials]
+    arms = {arm: arm_on_average([trial for trial in made if trial.arm == arm], groups) for arm in study.arms}
+    return formats.StudyResults(
+        study=_declared(study),
+        data=_data(recipe, prepared),
+        similarity=_similarity(recipe),
+        benchmark=_benchmark(recipe, losses),
+        trials=made,
+        arms=arms,
+        comparisons=comparisons(study, made, groups, Path(recipe.work)),
+    )
+
+
+def _declared(study: Study) -> formats.Declared:
+    return formats.Declared(
+        **study.model_dump(mode="json", include={"name", "recipe", "seeds", "primary", "endpoint"}),
+        arms=plain(study.arms),
+        changes=plain(study.changes),
+        baseline=study.against,
+    )
+
+
+def _data(recipe: Recipe, prepared: Prepared) -> formats.StudyData:
+    made = tasks(recipe.data, prepared)
+    hrls = [name for name, task in made.items() if task.language in recipe.data.high_resource]
+    return formats.StudyData(
+        direction=recipe.data.direction,
+        pivot=recipe.data.pivot,
+        high_resource=hrls,
+        low_resource=[name for name in made if name not in hrls],
+        sizes={name: dict(prepared.sizes[task.language]) for name, task in made.items()},
+    )
+
+
+def _benchmark(recipe: Recipe, losses: Mapping[str, float]) -> formats.StudyBenchmark:
+    bitext = None if recipe.benchmark.file else bitext_outcome(bitext_folder(recipe), list(losses))
+    return formats.StudyBenchmark(
+        losses=dict(losses), steps=bitext.steps if bitext else None, tokens=bitext.tokens if bitext else None
+    )
+
+
+def _batches(recipe: Recipe, prepared: Prepared) -> dict[str, int]:
+    """Batches in a pass over each task."""
+    return {
         name: len(
             Batches(
                 prepared.corpus(task.language, "train"),
@@ -38,34 +106,7 @@ def results(
                 budget=recipe.training.batch_tokens,
             )
         )
-        for name, task in of_tasks.items()
-    }
-    made = [_trial(trial, recipe, batches, failed.get(trial.name)) for trial in trials(study, recipe)]
-    bitext = None if recipe.benchmark.file else bitext_outcome(bitext_folder(recipe), list(of_tasks))
-    return {
-        "version": VERSION,
-        "study": {
-            **study.model_dump(mode="json", include={"name", "recipe", "seeds", "primary", "endpoint"}),
-            "arms": plain(study.arms),
-            "changes": plain(study.changes),
-            "baseline": study.against,
-        },
-        "data": {
-            "direction": recipe.data.direction,
-            "pivot": recipe.data.pivot,
-            "high_resource": hrls,
-            "low_resource": [name for name in of_tasks if name not in hrls],
-            "sizes": {name: prepared.sizes[task.language] for name, task in of_tasks.items()},
-        },
-        "similarity": _similarity(recipe),
-        "benchmark": {
-            "losses": dict(losses),
-            "steps": bitext["steps"] if bitext else None,
-            "tokens": bitext["tokens"] if bitext else None,
-        },
-        "trials": made,
-        "arms": {arm: arm_on_average([trial for trial in made if trial["arm"] == arm], groups) for arm in study.arms},
-        "comparisons": comparisons(study, made, groups, Path(recipe.work)),
+        for name, task in tasks(recipe.data, prepared).items()
     }
 
 
@@ -84,61 +125,165 @@ def _similarity(recipe: Recipe) -> dict[str, dict[str, float]]:
     return {lrl: dict(row) for lrl, row in graph.similarity.items()}
 
 
-def _trial(trial: Trial, recipe: Recipe, batches: Mapping[str, int], why: str | None) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+def _trial(trial: Trial, recipe: Recipe, batches: Mapping[str, int], why: str | None) -> formats.Trial:
+    facts: dict[str, object] = {
         "arm": trial.arm,
         "seed": trial.seed,
         "run": str(trial.folder.relative_to(recipe.work)),
         "state": "failed" if why else "finished",
         "why": why,
     }
-    if why:
-        return facts
-    if trial.arm == BITEXT:
-        facts |= bitext_outcome(trial.folder, list(batches))
-    else:
-        facts |= outcome(trial.folder, recipe.training.max_steps, batches)
-    scores = Evaluation(trial.folder).scored()
-    assert scores  # it was scored after its training
-    return facts | {"scores": {"languages": scores["languages"], "means": scores["means"]}}
+    if not why:
+        if trial.arm == BITEXT:
+            facts |= asdict(bitext_outcome(trial.folder, list(batches)))
+        else:
+            facts |= asdict(outcome(trial.folder, recipe.training.max_steps, batches))
+        scores = Evaluation(trial.folder).scored()
+        assert scores  # it was scored after its training
+        facts["scores"] = {"languages": scores.languages, "means": scores.means.plain()}
+    return formats.Trial.model_validate(facts)
 
 
-def arm_on_average(made: list[dict[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, Any]:
+# --- arms -------------------------------------------------------------------------------------------------------------
+
+
+def arm_on_average(made: Sequence[formats.Trial], groups: Groups) -> formats.Arm:
     """An arm on average over its finished seeds."""
-    finished = [trial for trial in made if trial["state"] == "finished"]
+    finished = [trial for trial in made if trial.is_finished]
     if not finished:
-        return {"seeds": 0}
-    facts: dict[str, Any] = {"seeds": len(finished)}
-    for metric in ("bleu", "chrf"):
-        facts[metric] = {
-            group: mean(score(metric, names)(trial) for trial in finished) for group, names in groups.items()
-        }
-        facts[metric]["worst"] = mean(
-            min(row[metric] for row in trial["scores"]["languages"].values()) for trial in finished
-        )
-    facts["languages"] = {
-        lang: {metric: mean(score(metric, [lang])(trial) for trial in finished) for metric in ("bleu", "chrf")}
-        for lang in groups["all"]
-    }
-    for name in ("weighted", "macro", "steps"):
-        facts[name] = mean(trial[name] for trial in finished) if name in finished[0] else None
+        return formats.Arm(seeds=0)
     more = _more_scores(finished, groups)
-    return facts | ({"more_scores": more} if more else {})
+    arm = formats.Arm(
+        seeds=len(finished),
+        bleu=_metric(finished, "bleu", groups),
+        chrf=_metric(finished, "chrf", groups),
+        languages={
+            lang: {metric: mean(score(trial, metric, [lang]) for trial in finished) for metric in ("bleu", "chrf")}
+            for lang in groups["all"]
+        },
+        weighted=mean(trial.weighted for trial in finished),
+        macro=mean(trial.macro for trial in finished),
+        steps=mean(trial.steps for trial in finished),
+    )
+    return arm.model_copy(update={"more_scores": more}) if more else arm
 
 
-def _more_scores(finished: list[dict[str, Any]], groups: Mapping[str, list[str]]) -> dict[str, Any]:
-    """What stands beside BLEU and chrF, on average; of a language where all seeds have it, of a group where any has."""
-    found: dict[str, Any] = {}
-    rows = [trial["scores"]["languages"] for trial in finished]
+def _metric(finished: Sequence[formats.Trial], metric: str, groups: Groups) -> formats.Metric:
+    means = {group: mean(score(trial, metric, names) for trial in finished) for group, names in groups.items()}
+    worst = mean(min(row[metric] for row in _rows(trial).values()) for trial in finished)
+    return formats.Metric(**means, worst=worst)
+
+
+def _more_scores(finished: Sequence[formats.Trial], groups: Groups) -> dict[str, formats.MoreScores]:
+    """What was measured beside BLEU and chrF, on average: of a language where all seeds have it, of a group where any
+    of its languages has it."""
+    found: dict[str, formats.MoreScores] = {}
+    rows = [_rows(trial) for trial in finished]
     for name in dict.fromkeys(name for each in rows for row in each.values() for name in row if name not in ALWAYS):
         there = [lang for lang in groups["all"] if all(name in each[lang] for each in rows)]
-        languages = {lang: mean(each[lang][name] for each in rows) for lang in there}
+        languages = {lang: sum(each[lang][name] for each in rows) / len(rows) for lang in there}
         means = {group: mean(languages.get(lang) for lang in names) for group, names in groups.items()}
         if languages:
-            found[name] = {**means, "languages": languages}
+            found[name] = formats.MoreScores(**means, languages=languages)
     return found
 
 
-def write_results(folder: Path, found: dict[str, Any]) -> None:
-    """Leaves results.json."""
-    write_if_changed(folder / "results.json", json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+def _rows(trial: formats.Trial) -> dict[str, dict[str, float]]:
+    assert trial.scores is not None  # it is finished
+    return trial.scores.languages
+
+
+def score(trial: formats.Trial, metric: str, names: list[str]) -> float | None:
+    """The mean score of a trial over these languages; None where there is none of them."""
+    return mean(_rows(trial)[name][metric] for name in names)
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of what is there."""
+    found = [value for value in values if value is not None]
+    return sum(found) / len(found) if found else None
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def comparisons(study: Study, made: Sequence[formats.Trial], groups: Groups, work: Path) -> list[formats.Comparison]:
+    """Primary ones first, then every arm against the baseline; the endpoint first, then the rest."""
+    pairs = [*study.primary, *((arm, study.against) for arm in study.arms if arm != study.against)]
+    metrics: tuple[MetricName, ...] = ("chrf", "bleu") if study.endpoint == "chrf" else ("bleu", "chrf")
+    found: list[formats.Comparison] = []
+    for pair in dict.fromkeys(pairs):
+        for metric in metrics:
+            of_pair = _compare(study, made, groups, pair, metric)
+            found += _resample(of_pair, made, groups, work) if len(study.seeds) == 1 else of_pair
+    return [_with_sentence(comparison) for comparison in _with_holm(found)]
+
+
+def _compare(
+    study: Study, made: Sequence[formats.Trial], groups: Groups, pair: tuple[str, str], metric: MetricName
+) -> list[formats.Comparison]:
+    """Two arms over all languages, HRLs and LRLs, paired by seed."""
+    found = []
+    for over in (group for group in GROUPS if groups[group]):
+        ours, theirs = (_by_seed(study, made, arm, metric, groups[over]) for arm in pair)
+        if ours.keys() & theirs.keys():
+            paired = over_seeds(ours, theirs)
+            found.append(
+                formats.Comparison(
+                    first=pair[0],
+                    second=pair[1],
+                    primary=pair in study.primary and metric == study.endpoint and over == "all",
+                    metric=metric,
+                    over=over,
+                    differences={str(seed): value for seed, value in paired.differences.items()},
+                    mean=paired.difference,
+                    low=paired.low,
+                    high=paired.high,
+                    p=paired.p,
+                    holm=None,
+                    sentence="",
+                )
+            )
+    return found
+
+
+def _by_seed(study: Study, made: Sequence[formats.Trial], arm: str, metric: str, names: list[str]) -> dict[int, float]:
+    finished = {trial.seed: trial for trial in made if trial.arm == arm and trial.is_finished}
+    scores = {seed: score(finished[seed], metric, names) for seed in study.seeds if seed in finished}
+    return {seed: value for seed, value in scores.items() if value is not None}
+
+
+def _resample(
+    of_pair: list[formats.Comparison], made: Sequence[formats.Trial], groups: Groups, work: Path
+) -> list[formats.Comparison]:
+    """Intervals and p of one seed, from its sentences; the comparison over all languages has each language's too."""
+    if not of_pair:
+        return []
+    runs = {trial.arm: work / trial.run for trial in made}
+    ours, theirs = (Evaluation(runs[arm]) for arm in (of_pair[0].first, of_pair[0].second))
+    languages, means = over_sentences(ours, theirs, groups, metric=of_pair[0].metric)  # type: ignore[arg-type]
+    found = []
+    for comparison in of_pair:
+        row = means[comparison.over]
+        facts = comparison.plain() | {"low": row.low, "high": row.high, "p": row.p, "resamples": SAMPLES}
+        if comparison.over == "all":
+            facts["languages"] = {lang: asdict(each) for lang, each in languages.items()}
+        found.append(formats.Comparison.model_validate(facts))
+    return found
+
+
+def _with_holm(found: Sequence[formats.Comparison]) -> list[formats.Comparison]:
+    """The primary comparisons with p adjusted for all of them."""
+    deciding = {i: each.p for i, each in enumerate(found) if each.primary and each.p is not None}
+    adjusted = dict(zip(deciding, significance.holm(list(deciding.values())), strict=True))
+    return [each.model_copy(update={"holm": adjusted.get(i)}) for i, each in enumerate(found)]
+
+
+def _with_sentence(found: formats.Comparison) -> formats.Comparison:
+    """The comparison with the one sentence that it licenses."""
+    metric = {"bleu": "BLEU", "chrf": "chrF"}[found.metric]
+    over = {"all": "", "hrl": " on HRLs", "lrl": " on LRLs"}[found.over]
+    adjusted = found.holm is not None
+    numbers = (found.mean, found.low, found.high, found.holm if adjusted else found.p, adjusted)
+    compared = significance.Comparison(found.first, found.second, metric + over, len(found.differences), *numbers)
+    return found.model_copy(update={"sentence": significance.sentence(compared)})

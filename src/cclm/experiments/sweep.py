@@ -1,23 +1,30 @@
-"""The search for a threshold, as a tree: runs that differ in the gate alone are one run until they first decide
-otherwise. Every leaf comes out as if it had been trained by itself; shared beginnings are trained once."""
+"""`cclm sweep`: the paper's search for the threshold, as a tree. Runs that differ in the gate alone are one run until
+they first decide otherwise: every leaf ends as if it had been trained alone, and shared beginnings are trained once."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cclm.atomic import write_if_changed
-from cclm.curriculum import LanguageGraph
-from cclm.data.prepared import Prepared
-from cclm.experiments.benchmark import kept
-from cclm.experiments.processes import Training, side_by_side
-from cclm.experiments.trials import events
-from cclm.formats.run import Origin
+from cclm.data.workers import available_cores
+from cclm.errors import ConfigError, TrainingError
+from cclm.evaluation.evaluate import Evaluation
+from cclm.experiments.benchmark import bitext_recipe
+from cclm.experiments.display import Display
+from cclm.experiments.executor import Job, Watcher, run_jobs
+from cclm.experiments.pipeline import Pipeline, language_graph, write_graph
+from cclm.formats import sweep as formats
+from cclm.formats.log import Log, Probe, Stopped
 from cclm.recipe.schema import Recipe
+from cclm.report.pages import write_sweep
 from cclm.training.directory import origin_of
+from cclm.training.provenance import is_finished
 
 Aggregate = Literal["max", "avg"]
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+AGGREGATES: tuple[Aggregate, ...] = ("max", "avg")
 
 
 @dataclass(frozen=True)
@@ -31,40 +38,67 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """Of its run."""
+        """The name of its run."""
         return self.folder.name
-
-    @property
-    def origin(self) -> Origin | None:
-        """The run that it was one with at first; None for the one that led from the start."""
-        return origin_of(self.folder)
 
     @property
     def begun(self) -> bool:
         """Whether it has a run directory of its own by now."""
         return (self.folder / "checkpoints").exists()
 
+    @property
+    def shared_steps(self) -> int:
+        """Steps that it shared with the run it parted from."""
+        origin = origin_of(self.folder)
+        return (origin.step or 0) if origin else 0
 
-@dataclass(frozen=True)
-class LeafTraining(Training):
-    """A leaf's training, with all others ready to follow as long as they decide alike."""
+    @property
+    def same_as(self) -> str | None:
+        """The run that it never parted from."""
+        origin = origin_of(self.folder)
+        return origin.run if origin and origin.same else None
 
-    others: tuple[Path, ...] = ()
+    @property
+    def log(self) -> Log:
+        """The log of its run."""
+        return Log.read(self.folder / "log.jsonl")
 
-    def run(self) -> None:
-        """Trains, in a process of its own."""
-        from cclm.training.session import Options, train
 
-        recipe = self.settings()
-        prepared = Prepared.open(recipe.prepared)
-        graph = LanguageGraph.from_json(recipe.graph_file.read_text(encoding="utf-8"))
-        found = [Recipe.model_validate_json(path.read_text(encoding="utf-8")) for path in self.others]
-        forks = {other.name: other for other in found}
-        train(recipe, prepared, graph, kept(recipe, prepared), self.folder, Options(forks=forks))
+def sweep(
+    recipe: Recipe,
+    thresholds: Sequence[float] = THRESHOLDS,
+    aggregates: Sequence[Aggregate] = AGGREGATES,
+    *,
+    at_once: int | None = None,
+    rival: Path | None = None,
+) -> Path:
+    """Trains the grid, as far as it is not done; writes sweep.json and its page, which it returns."""
+    if any(len(set(values)) < len(values) or not values for values in (thresholds, aggregates)):
+        raise ConfigError(f"sweep: thresholds {list(thresholds)}, aggregates {list(aggregates)}: some, each once")
+    beside = _rival(rival) if rival else None
+    with Display(bitext_recipe(recipe).training.max_steps) as display:
+        pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
+        pipeline.walk(("prepare",))
+        write_graph(recipe, language_graph(recipe, pipeline.data))  # every leaf has a gate that asks for it
+        pipeline.walk(("benchmark",))
+    grid = leaves(recipe, thresholds, aggregates)
+    with Display(recipe.training.max_steps) as display:
+        failed = train_tree(grid, at_once or available_cores(), display, pipeline)
+    if failed:
+        why = "\n  ".join(f"{name}: {reason}" for name, reason in failed.items())
+        raise TrainingError(f"{len(failed)} of {len(grid)} runs failed; the same command tries them again\n  {why}")
+    folder = sweep_folder(recipe)
+    results(recipe, grid, beside).write(folder / "sweep.json")
+    return write_sweep(folder)
+
+
+def sweep_folder(recipe: Recipe) -> Path:
+    """The folder of a sweep; its runs are among the other runs of the work folder."""
+    return Path(recipe.work) / "sweeps" / recipe.name
 
 
 def leaves(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Aggregate]) -> list[Leaf]:
-    """The grid; each leaf's recipe is written beside the runs, as a file that `cclm train` takes."""
+    """The grid; each leaf's recipe is written into the folder of the sweep, as a file that `cclm train` takes."""
     made = []
     for aggregate in aggregates:
         for threshold in thresholds:
@@ -72,56 +106,91 @@ def leaves(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Agg
             content = recipe.model_dump(mode="json")
             content["name"] = name
             content["curriculum"]["gate"] = {"name": "competence", "aggregate": aggregate, "threshold": threshold}
-            path = Path(recipe.work) / "sweeps" / recipe.name / f"{name}.json"
+            path = sweep_folder(recipe) / f"{name}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             write_if_changed(path, Recipe.model_validate(content).model_dump_json(indent=1) + "\n")
             made.append(Leaf(threshold, aggregate, path, Path(recipe.work) / "runs" / name))
     return made
 
 
-def train_tree(
-    grid: Sequence[Leaf],
-    at_once: int,
-    saw: Callable[[Training, dict[str, Any]], object],
-    done: Callable[[LeafTraining], bool],
-    kind: type[LeafTraining] = LeafTraining,
-) -> dict[str, str]:
-    """Trains every leaf that is not `done`; gives why some failed. `kind` may do more with a leaf than train it.
+def train_tree(grid: Sequence[Leaf], at_once: int, watcher: Watcher, pipeline: Pipeline) -> dict[str, str]:
+    """Trains and scores every leaf that is not done; returns why some failed.
 
-    The first leads and all others follow. Whoever parts from it gets a run directory, and is then trained too. Leaves
-    that nobody has led, because they are new in a sweep that was done before, get a leader of their own.
+    The first leaf leads, and all others share its training. One that decides otherwise gets a run directory, and is
+    then trained too. Leaves that nobody has led, because they are new in a sweep that was done before, get a leader of
+    their own.
     """
     seen: set[str] = set()
     failed: dict[str, str] = {}
 
-    def trainings(found: Sequence[Leaf]) -> list[Training]:
+    def jobs(found: Sequence[Leaf]) -> list[Job]:
         seen.update(leaf.name for leaf in found)
-        made = [
-            kind(leaf.name, leaf.recipe, leaf.folder, others=tuple(other.recipe for other in grid if other != leaf))
-            for leaf in found
-        ]
-        return [each for each in made if not (each.folder.exists() and done(each))]
+        return [_job(leaf, grid) for leaf in found if not _is_done(leaf, pipeline)]
 
-    def ready() -> list[Training]:
-        """Those that have come to be since the last time."""
-        return trainings([leaf for leaf in grid if leaf.begun and leaf.name not in seen])
+    def ready() -> list[Job]:
+        """Leaves that have got a run directory since the last time."""
+        return jobs([leaf for leaf in grid if leaf.begun and leaf.name not in seen])
 
     while left := [leaf for leaf in grid if leaf.name not in seen]:
-        failed |= side_by_side(trainings(left[:1]), at_once, saw, more=ready)
+        failed |= run_jobs(jobs(left[:1]), at_once, watcher, more=ready)
     return failed
 
 
-def steps_trained(grid: Sequence[Leaf]) -> int:
-    """Steps that the tree took: each leaf's from where it parted from its origin."""
-    origins = [(leaf, leaf.origin) for leaf in grid]
-    return sum(
-        _steps(leaf) - (origin.step or 0 if origin else 0) for leaf, origin in origins if not (origin and origin.same)
+def _job(leaf: Leaf, grid: Sequence[Leaf]) -> Job:
+    others = tuple(other.recipe for other in grid if other != leaf)
+    return Job(leaf.name, leaf.recipe, leaf.folder, forks=others, scored=True)
+
+
+def _is_done(leaf: Leaf, pipeline: Pipeline) -> bool:
+    if not leaf.folder.exists():
+        return False
+    settings = _job(leaf, ()).settings()
+    finished = is_finished(leaf.folder, settings, pipeline.data, pipeline.losses)
+    return finished and (leaf.same_as is not None or Evaluation(leaf.folder).scored() is not None)
+
+
+def results(recipe: Recipe, grid: Sequence[Leaf], rival: formats.Rival | None) -> formats.Sweep:
+    """What every leaf came to, the choice by weighted dev loss, and what sharing has saved."""
+    rows = [_leaf(leaf, grid) for leaf in grid]
+    best = min(rows, key=lambda row: row.weighted)
+    return formats.Sweep(
+        recipe=recipe.name,
+        thresholds=list(dict.fromkeys(leaf.threshold for leaf in grid)),
+        aggregates=list(dict.fromkeys(leaf.aggregate for leaf in grid)),
+        leaves=rows,
+        chosen=formats.Point(threshold=best.threshold, aggregate=best.aggregate),
+        steps=formats.Steps(trained=steps_trained(grid), independent=sum(map(_steps, grid)), fewest=fewest_steps(grid)),
+        rival=rival,
     )
 
 
-def steps_alone(grid: Sequence[Leaf]) -> int:
-    """Steps that independent runs would have taken."""
-    return sum(map(_steps, grid))
+def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> formats.Leaf:
+    stopped, best = leaf.log.stopped, leaf.log.best
+    assert stopped is not None  # it is done
+    assert best is not None
+    assert best.weighted is not None
+    assert best.macro is not None
+    other = next((other for other in grid if other.name == leaf.same_as), None)
+    scores = Evaluation((other or leaf).folder).scored()
+    chrf = [row["chrf"] for row in scores.languages.values()] if scores else []
+    return formats.Leaf(
+        threshold=leaf.threshold,
+        aggregate=leaf.aggregate,
+        run=f"runs/{leaf.name}",
+        weighted=best.weighted,
+        macro=best.macro,
+        steps=stopped.step,
+        best=stopped.best,
+        admissions=leaf.log.admissions,
+        bleu=scores.means.all if scores else None,
+        chrf=sum(chrf) / len(chrf) if chrf else None,
+        same_as=formats.Point(threshold=other.threshold, aggregate=other.aggregate) if other else None,
+    )
+
+
+def steps_trained(grid: Sequence[Leaf]) -> int:
+    """Steps that the tree took: each leaf's from where it parted from another."""
+    return sum(_steps(leaf) - leaf.shared_steps for leaf in grid if leaf.same_as is None)
 
 
 def fewest_steps(grid: Sequence[Leaf]) -> int:
@@ -129,13 +198,25 @@ def fewest_steps(grid: Sequence[Leaf]) -> int:
     apart: dict[str, int] = {}
     for leaf in grid:
         decided, last = "", 0
-        for event in events(leaf.folder):
-            if event["event"] == "probe" or event["event"] == "stopped":
-                apart[f"{decided}|{last}"] = event["step"] - last
-                last = event["step"]
-                decided += json.dumps([event.get("admitted"), event.get("weights")])
+        for event in leaf.log.events:
+            if isinstance(event, Probe | Stopped):
+                apart[f"{decided}|{last}"] = event.step - last
+                last = event.step
+                decided += json.dumps([event.admitted, event.weights] if isinstance(event, Probe) else None)
     return sum(apart.values())
 
 
 def _steps(leaf: Leaf) -> int:
-    return next(int(event["step"]) for event in reversed(events(leaf.folder)) if event["event"] == "stopped")
+    stopped = leaf.log.stopped
+    assert stopped is not None
+    return stopped.step
+
+
+def _rival(run: Path) -> formats.Rival:
+    """A run of another method, to draw across the figure."""
+    evaluation = Evaluation(run)
+    scores = evaluation.scored() or evaluation.score()
+    best = Log.read(run / "log.jsonl").best
+    if best is None:
+        raise ConfigError(f"--rival {run}: its training has not ended; finish it first")
+    return formats.Rival(name=evaluation.recipe.name, weighted=best.weighted, bleu=scores.means.all)

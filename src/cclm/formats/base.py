@@ -17,7 +17,7 @@ VERSION = 1
 class Part(BaseModel):
     """A part of a file. Unknown keys are ignored: a later version may add some."""
 
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants")
 
     def plain(self) -> dict[str, Any]:  # JSON, on its way into a file or out of a program
         """The part as plain JSON; what was not set is left out."""

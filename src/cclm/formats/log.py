@@ -201,3 +201,23 @@ def without_nan(value: Any) -> Any:  # any JSON value
     if isinstance(value, Mapping):
         return {name: without_nan(part) for name, part in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class LogTail:
+    """Follows a log while it is written. A run that is resumed cuts its log back and repeats it to the byte."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read = path, 0
+
+    def new(self) -> Iterator[Event]:
+        """The events since the last call; a line that is being written is left for the next one."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                new = file.read()
+        except OSError:
+            return
+        complete = new[: new.rfind(b"\n") + 1]
+        self._read += len(complete)
+        for line in complete.split(b"\n")[:-1]:
+            yield event_of(parse_json(line, str(self._path), ADVICE), str(self._path))

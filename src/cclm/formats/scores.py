@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from cclm.formats.base import JsonFile, Part
+from cclm.formats.translations import Translations
 
 Row = dict[str, float]
 """The scores of a language by name: `bleu`, `bleu_low`, `bleu_high`, `chrf`, perhaps `off_target` and others."""
@@ -23,6 +24,10 @@ class Signature(Part):
     off_target: str = ""
     scorers: dict[str, str] = {}
     """The commands of external scorers by name."""
+
+    def describes(self, translations: Translations) -> bool:
+        """Whether the scores were computed from translations of this origin."""
+        return all(getattr(self, name) == value for name, value in translations)
 
 
 class Means(Part):

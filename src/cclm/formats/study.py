@@ -111,6 +111,8 @@ class Arm(Part):
 class LanguageDifference(Part):
     """The difference in one language, by a bootstrap of its sentences."""
 
+    baseline: float | None = None
+    system: float | None = None
     difference: float
     low: float | None = None
     high: float | None = None
@@ -186,3 +188,14 @@ class StudyResults(JsonFile):
     arms: dict[str, Arm]
     comparisons: list[Comparison]
     tuning: Tuning | None = None
+
+
+class DeclaredFile(JsonFile):
+    """The content of declared.json: what was asked before the first run."""
+
+    advice: ClassVar[str] = "give the study another name"
+    seeds: list[StrictInt]
+    primary: list[list[str]]
+    endpoint: str
+    tune: dict[str, Any] | None = None
+    """The section `tune` of the study, as it was: settings of any type."""

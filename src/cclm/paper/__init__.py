@@ -1,4 +1,4 @@
-"""The figures that the paper prints, as data: language sets, benchmark losses, similarities, results."""
+"""The numbers that the paper prints, as data: language sets, benchmark losses, similarities, results."""
 
 import json
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class LanguageSet:
 
 
 @cache
-def tables() -> dict[str, Any]:
+def tables() -> dict[str, Any]:  # every table has a shape of its own
     """All tables of the paper; see the note in tables.json for what was put right."""
     content: dict[str, Any] = json.loads(files(__package__).joinpath("tables.json").read_text(encoding="utf-8"))
     return content

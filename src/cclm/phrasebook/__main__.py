@@ -1,4 +1,4 @@
-"""For whoever mends or adds a language: `python -m cclm.phrasebook check tur`, `... show tur 100`."""
+"""For whoever corrects or adds a language: `python -m cclm.phrasebook check tur`, `... show tur 100`."""
 
 import sys
 

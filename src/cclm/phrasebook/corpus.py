@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from cclm.phrasebook.book import Phrasebook
-from cclm.phrasebook.draws import pick, zipf
 from cclm.phrasebook.language import PIVOT
-from cclm.phrasebook.templates import EVEN, TEMPLATE_SHIFT, Filling, combinations
+from cclm.phrasebook.templates import EVEN, TEMPLATE_SHIFT, Filling, combinations, pick, zipf
 from cclm.rng import key, shuffled_many, uniform
 
 SPLITS = ("train", "dev", "test")
@@ -69,20 +68,20 @@ def held_out_combinations(book: Phrasebook, seed: int) -> frozenset[Combination]
 
 
 def generate(book: Phrasebook, *, seed: int = 1, sizes: Mapping[str, tuple[int, int, int]] | None = None) -> Corpus:
-    """Gives the corpus of a seed; no English sentence stands in it twice."""
+    """Gives the corpus of a seed; no English sentence occurs twice."""
     wanted = _sizes(book, sizes)
     held_out = held_out_combinations(book, seed)
-    seats = [
+    places = [
         (lang, split)
         for lang, counts in sorted(wanted.items())
         for split, count in zip(SPLITS, counts, strict=True)
         for _ in range(count)
     ]
     found: dict[tuple[str, str], list[tuple[Pair, bool]]] = {(lang, split): [] for lang in wanted for split in SPLITS}
-    meanings = _Meanings(book, seed, held_out, limit=1000 + 20 * len(seats))
-    # Seats are taken in random order, so that every set gets its share of the common sentences.
-    for seat in shuffled_many(np.arange(len(seats)), len(seats), key(seed, "seats")).tolist():
-        lang, split = seats[seat]
+    meanings = _Meanings(book, seed, held_out, limit=1000 + 20 * len(places))
+    # Places are filled in random order, so that every set gets its share of the common sentences.
+    for place in shuffled_many(np.arange(len(places)), len(places), key(seed, "seats")).tolist():
+        lang, split = places[place]
         name, filling, english = meanings.next(split)
         kept_out = split != "train" and any(word and (name, word.key) in held_out for word in filling)
         found[lang, split].append(((english, book.sentence(lang, name, filling)), kept_out))
@@ -196,7 +195,7 @@ def _readme(corpus: Corpus, rows: list[Row]) -> str:
     lines = [
         "# The cclm phrasebook",
         "",
-        f"Sentence pairs made from templates with seed {corpus.seed}: `english<TAB>other`, one pair a line.",
+        f"Sentence pairs made from templates with seed {corpus.seed}: `english<TAB>other`, one pair per line.",
         "No English sentence stands in two files, but that `LANG.test-held-out.tsv` is the part of",
         "`LANG.test.tsv` with a combination of template and word that no training set has.",
         "",

@@ -13,7 +13,7 @@ HELPER = "helper"
 FIRST = ""  # under this name every word keeps its first form, for `{slot}` without a form
 
 
-@dataclass(frozen=True, eq=False)  # one object a word: compared and hashed as such
+@dataclass(frozen=True, eq=False)  # one object per word: compared and hashed by identity
 class Word:
     """A word of one language: its written-out forms and the features that others agree with."""
 
@@ -30,7 +30,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Line:
-    """A template as it stands in the file: its slots (English only) and its text."""
+    """A template as written in the file: its slots (English only) and its text."""
 
     line: int
     slots: str

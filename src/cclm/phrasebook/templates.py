@@ -1,11 +1,12 @@
-"""The meanings: which words may stand in which slot of which template, and how many sentences that makes."""
+"""The meanings: which words may fill which slot of which template, and how many sentences that gives."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 
-from cclm.phrasebook.draws import pick, zipf
 from cclm.phrasebook.language import Language, Line, Word
 from cclm.rng import uniform
 
@@ -16,11 +17,22 @@ EVEN = 10_000  # as a shift: all are about equally frequent
 DRAWS = 16  # random numbers set aside for one filling
 
 Filling = tuple[Word | None, ...]
+_SCALE = 1 << 40
+
+
+def zipf(count: int, shift: int) -> list[int]:
+    """Gives cumulated weights 1 / (rank + shift)², as Mandelbrot has it; integers, so the same on every machine."""
+    return list(accumulate(_SCALE // (rank + shift) ** 2 for rank in range(1, count + 1)))
+
+
+def pick(cumulated: Sequence[int], number: float) -> int:
+    """Gives the rank, from 0, that a number in [0, 1) falls on."""
+    return bisect_right(cumulated, int(number * cumulated[-1]))
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in a template: who may stand there, given who stands in the slots before it.
+    """A place in a template: which words may fill it, given the words in the slots before it.
 
     `@other`: the two suit each other (the tags of one meet what the other takes); `~other`: the same
     first tag; `!other`: not the same word. Slots whose words may refuse each other get `<other` unasked.
@@ -103,7 +115,7 @@ class Template:
         return Template(self.name, self.slots, EVEN)
 
     def choices(self, place: int, earlier: Sequence[Word | None]) -> list[Word]:
-        """Gives the words that may stand in the slot, commonest first."""
+        """Gives the words that may fill the slot, commonest first."""
         return self._tables[place].choices(earlier)[0]
 
     def draw(self, key: int, index: int = 0) -> Filling | None:

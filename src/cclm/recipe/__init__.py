@@ -1,0 +1,9 @@
+"""What a user asks for: recipes in YAML, checked.
+
+recipe = load_recipe("phrasebook", ["training.max_steps=500"])
+"""
+
+from cclm.recipe.loading import load_recipe
+from cclm.recipe.schema import Recipe
+
+__all__ = ["Recipe", "load_recipe"]

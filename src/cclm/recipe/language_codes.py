@@ -90,7 +90,7 @@ def _same_spelling(one: str, other: str) -> bool:
 
 
 def pick(names: Iterable[str], code: str, place: str) -> str | None:
-    """The name among columns that stands for the language, None if none does.
+    """The name among columns that means the language, or None.
 
     The given spelling wins, then TED's larger column (pt-br before pt), then the order of `spellings`.
     """
@@ -106,7 +106,7 @@ def pick(names: Iterable[str], code: str, place: str) -> str | None:
 
 
 def check_language(code: str) -> str:
-    """The code, if it may name a language; a path never gets in this way."""
+    """The code, if it is a possible name of a language; anything that could be a path is refused."""
     if not _NAME.fullmatch(code) or code in (".", ".."):
         raise DataError(f"{code!r} is no language name: letters, digits, '.', '_' and '-' only, 64 at most")
     return code

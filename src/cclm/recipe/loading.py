@@ -1,31 +1,21 @@
-"""Reading settings: YAML that cannot surprise, `key=value` overrides, and errors that name place, value and way out."""
+"""Loading recipes: YAML without surprises, `key=value` overrides, and the recipes that come with the package."""
 
-import difflib
 from collections.abc import Iterable, Mapping
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
 from cclm.errors import ConfigError
+from cclm.recipe.schema import Recipe
+from cclm.recipe.section import check
 
 MAX_BYTES, MAX_DEPTH = 1_000_000, 20
 
 
-class Section(BaseModel):
-    """A part of the settings: unknown keys are refused, and nothing changes after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
-
-
-SomeSection = TypeVar("SomeSection", bound=Section)
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, object]:
     """The mapping in a YAML 1.2 file: `no` is a string there, and 2e-4 a number."""
     try:
         size = path.stat().st_size
@@ -36,13 +26,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
-    content = parse_yaml(text, str(path))
+    return parse_mapping(text, str(path))
+
+
+def parse_mapping(text: str, source: str) -> dict[str, object]:
+    """The mapping in a YAML text."""
+    content = parse_yaml(text, source)
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}: expected `key: value` lines, got {_kind(content)}")
+        kind = "nothing" if content is None else f"a {type(content).__name__}"
+        raise ConfigError(f"{source}: expected `key: value` lines, got {kind}")
     return content
 
 
-def parse_yaml(text: str, source: str) -> Any:
+def parse_yaml(text: str, source: str) -> object:
     """The value of a YAML text; tags, aliases, duplicate keys and deep nesting are refused."""
     try:
         _check_shape(text, source)
@@ -75,7 +71,7 @@ def _problem(error: MarkedYAMLError) -> str:
     return problem
 
 
-def override(content: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
+def override(content: Mapping[str, object], changes: Iterable[str]) -> dict[str, object]:
     """The settings with `a.b=value` changes applied; the value is read as YAML."""
     changed = dict(content)
     for change in changes:
@@ -86,8 +82,8 @@ def override(content: Mapping[str, Any], changes: Iterable[str]) -> dict[str, An
     return changed
 
 
-def with_values(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with other values: `a.b: value`, or for a section `a: {b: value}`, of which the rest stays."""
+def with_values(content: Mapping[str, object], values: Mapping[str, object]) -> dict[str, object]:
+    """The settings with other values: `a.b: value`, or `a: {b: value}`, which leaves the rest of section `a` alone."""
     changed = dict(content)
     for path, value in values.items():
         inner = {f"{path}.{name}": part for name, part in value.items()} if isinstance(value, dict) else {}
@@ -96,74 +92,37 @@ def with_values(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[s
     return changed
 
 
-def _put(content: dict[str, Any], keys: list[str], value: Any, path: str) -> None:
+def _put(content: dict[str, object], keys: list[str], value: object, path: str) -> None:
     for key in keys[:-1]:
         inner = content.get(key)
         if inner is not None and not isinstance(inner, dict):
             raise ConfigError(f"override {path}: {key} is {inner!r} and has no keys of its own")
-        content[key] = content = dict(inner or {})  # a copy: what was read stays as it was
+        content[key] = content = dict(inner or {})  # a copy: the caller's settings stay unchanged
     content[keys[-1]] = value
 
 
-def check(model: type[SomeSection], content: Mapping[str, Any], source: str) -> SomeSection:
-    """The settings as an object, or every mistake in them at once."""
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        problems = [_explain(details, model) for details in error.errors()]
-        raise ConfigError("\n".join(f"{source}: {problem}" for problem in problems)) from None
+def built_in_recipes() -> dict[str, str]:
+    """The texts of the recipes that come with the package, by name."""
+    return texts_in("recipes")
 
 
-def _explain(details: ErrorDetails, model: type[BaseModel]) -> str:
-    """One mistake in our words. pydantic puts the tag of a union into the path; people never wrote it."""
-    kind, given, context = details["type"], details["input"], details.get("ctx", {})
-    path, keys = _place(details["loc"], model)
-    where = ".".join(path)
-    if kind == "extra_forbidden":
-        near = difflib.get_close_matches(path[-1], keys, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(sorted(keys))}"
-        return f"unknown key {where!r}{hint}"
-    if kind == "missing":
-        return f"{where} is missing"
-    if kind == "union_tag_invalid":
-        return f"{where}.name must be one of {context['expected_tags']}; got {context['tag']!r}"
-    if kind == "literal_error":
-        return f"{where} must be one of {context['expected'].replace(' or ', ', ')}; got {given!r}"
-    message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    said = f"{where} {message[0].lower()}{message[1:]}".lstrip()
-    # What a whole section has wrong is in the message; the section itself would bury it.
-    return said if kind == "value_error" and isinstance(given, dict) else f"{said}; got {given!r}"
+def texts_in(part: str) -> dict[str, str]:
+    """The texts of the YAML files in a folder of the package, by name."""
+    folder = files("cclm.recipe") / part
+    texts = {entry.name.removesuffix(".yaml"): entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
+    return {name: texts[name].read_text(encoding="utf-8") for name in sorted(texts)}
 
 
-def _place(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str]]:
-    """The path as the user wrote it, and the keys that exist at its last level."""
-    path: list[str] = []
-    keys: set[str] = set()
-    for part in loc:
-        if get_origin(model) is dict:
-            path.append(str(part))
-            model = get_args(model)[1]
-            continue
-        options = _sections(model)
-        keys = {name for option in options for name in option.model_fields}
-        if part not in keys and (tagged := [option for option in options if part in _tags(option)]):
-            model, keys = tagged[0], set(tagged[0].model_fields)
-            continue
-        path.append(str(part))
-        model = next((o.model_fields[str(part)].annotation for o in options if part in o.model_fields), None)
-    return path, keys
+def load_recipe(name: str, changes: Iterable[str] = (), *, values: Mapping[str, object] | None = None) -> Recipe:
+    """A built-in recipe or one in a YAML file, with `key=value` changes, or other values for some keys."""
+    content = read_named("recipe", name, built_in_recipes())
+    return check(Recipe, override(with_values(content, values or {}), changes), name)
 
 
-def _sections(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in _sections(part)]
-
-
-def _tags(section: type[BaseModel]) -> tuple[object, ...]:
-    name = section.model_fields.get("name")
-    return get_args(name.annotation) if name else ()
-
-
-def _kind(value: Any) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"
+def read_named(kind: str, name: str, built_in: Mapping[str, str]) -> dict[str, object]:
+    """The settings in a YAML file, or those of this name that come with the package."""
+    if name in built_in:
+        return parse_mapping(built_in[name], name)
+    if Path(name).suffix in (".yaml", ".yml") or Path(name).exists():
+        return read_yaml(Path(name))
+    raise ConfigError(f"no {kind} {name!r}: give a YAML file or one of {', '.join(built_in)}")

@@ -1,4 +1,4 @@
-"""The `curriculum` section of a recipe, and the curriculum that follows from it."""
+"""The `curriculum` section of a recipe, and how a Curriculum is built from it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -28,24 +28,28 @@ from cclm.curriculum import (
     UniMax,
 )
 from cclm.errors import ConfigError
-from cclm.recipe.loading import Section
+from cclm.recipe.section import Section
 
 
 class AllSection(Section):
-    """Every language from the start."""
+    """Every language takes part from the start."""
 
     name: Literal["all"]
+    """The gate."""
 
     def build(self, graph: LanguageGraph | None) -> Gate:
         return AllAtOnce()
 
 
 class CompetenceSection(Section):
-    """The paper's gate."""
+    """The paper's gate: an LRL is admitted once the model is competent in the HRLs that resemble it."""
 
     name: Literal["competence"]
+    """The gate."""
     aggregate: Literal["max", "avg"] = "avg"
+    """Which HRLs count: all of them, weighted by similarity (`avg`), or the most similar one (`max`)."""
     threshold: float = 0.9
+    """The HRLs-evaluated competence at which an LRL is admitted. The paper searches 0.5 to 1.0."""
 
     def build(self, graph: LanguageGraph | None) -> Gate:
         if graph is None:
@@ -54,10 +58,12 @@ class CompetenceSection(Section):
 
 
 class StepSection(Section):
-    """Admission at given steps."""
+    """LRLs are admitted at given steps."""
 
     name: Literal["step"]
+    """The gate."""
     steps: dict[str, int]
+    """The step of admission per language; a language that is not listed takes part from the start."""
 
     def build(self, graph: LanguageGraph | None) -> Gate:
         return StepGate(self.steps)
@@ -74,72 +80,92 @@ Tau = Annotated[float | list[tuple[int, float]], WrapValidator(_number_or_schedu
 
 
 class TemperatureSection(Section):
-    """By size: 1 is proportional, .inf uniform; a list of [step, tau] is a schedule."""
+    """Languages are drawn by the size of their training text, flattened by a temperature."""
 
     name: Literal["temperature"]
+    """The sampler."""
     tau: Tau = 5.0
+    """1 is proportional to size, `.inf` uniform. A list of `[step, tau]` is a schedule."""
 
     def build(self) -> Sampler:
         return Temperature(self.tau)
 
 
 class FixedSection(Section):
-    """Shares given by hand."""
+    """Languages are drawn by fixed shares."""
 
     name: Literal["fixed"]
+    """The sampler."""
     weights: dict[str, float]
+    """The share per language; shares are divided by their sum over the admitted languages."""
 
     def build(self) -> Sampler:
         return FixedWeights(self.weights)
 
 
 class UniMaxSection(Section):
-    """As uniform as `max_repeats` allows within `budget` passes over the data."""
+    """As uniform as a limit on repetition allows (UniMax, Chung et al. 2023)."""
 
     name: Literal["unimax"]
+    """The sampler."""
     budget: float
+    """The length of the training, in passes over the whole data."""
     max_repeats: float
+    """The most passes over the data of any one language."""
 
     def build(self) -> Sampler:
         return UniMax(self.budget, self.max_repeats)
 
 
 class InverseCompetenceSection(Section):
-    """The paper's sampler."""
+    """The paper's sampler: the less competent the model is in a language, the more often it is drawn."""
 
     name: Literal["inverse-competence"]
+    """The sampler."""
     exponent: float = 1.0
+    """1 is the paper's; 0 is uniform, larger values are sharper."""
     floor: float = 0.0
+    """The least share of an admitted language."""
 
     def build(self) -> Sampler:
         return InverseCompetence(self.exponent, self.floor)
 
 
 class ChiSquareSection(Section):
-    """Distributionally robust sampling."""
+    """Distributionally robust sampling: more of what the model does worst relative to L* (Zhou et al. 2021)."""
 
     name: Literal["chi-square"]
+    """The sampler."""
     rho: float = 0.05
+    """The chi-square distance from proportional shares within which the worst mixture is taken."""
     loss: Literal["train", "dev"] = "train"
+    """Which loss is compared with L*."""
     floor: float = 0.2
+    """The least share of a language, as a fraction of its proportional share."""
     ema: float = 0.1
+    """The weight of the newest training loss in its moving average."""
     epoch: int = 1
+    """Rounds between two changes of the weights."""
 
     def build(self) -> Sampler:
         return ChiSquare(self.rho, self.loss, self.floor, self.ema, self.epoch)
 
 
 class ActorSection(Section):
-    """A sampler that learns from a reward; `every` counts rounds."""
+    """A sampler that is trained on a reward made of gradients (MultiDDS and MultiDDS-S)."""
 
     name: Literal["multidds", "multidds-s"]
+    """The sampler."""
     learning_rate: float = 1e-4
+    """The learning rate of the sampler's weights."""
     inner_steps: int = 200
+    """Steps of Adam per update of the weights."""
     every: int = 10
+    """Rounds between two updates of the weights."""
     sentences: int = Field(default=8, ge=1)
-    """That a gradient is taken of."""
+    """Sentences per gradient."""
     gradients: Literal["pairs", "once"] = "pairs"
-    """pairs: fresh training sentences for every pair of languages, as released; once: a gradient a language."""
+    """`pairs`: fresh training sentences for every pair of languages, as released; `once`: one gradient per language."""
 
     def build(self) -> Sampler:
         return RewardActor(self.name, self.learning_rate, self.inner_steps, self.every)
@@ -153,13 +179,18 @@ AnySampler = Annotated[
 
 
 class CurriculumSection(Section):
-    """Who takes part, how often each is drawn, and how often that is looked at."""
+    """Which languages take part, how often each is drawn, and how often that is decided anew."""
 
     gate: AnyGate = CompetenceSection(name="competence")
+    """Which languages take part; `name` chooses the gate."""
     sampler: AnySampler = InverseCompetenceSection(name="inverse-competence")
+    """How often each language is drawn; `name` chooses the sampler."""
     every: int = Field(default=100, ge=1)
+    """Steps per round: after each, dev losses are measured and the weights change."""
     dev_sample: int = Field(default=256, ge=1)
+    """Dev sentences per language that a round measures."""
     smoothing: float = 0.0
+    """The share of the past in each measured dev loss."""
 
     @field_validator("gate", "sampler", mode="before")
     @classmethod
@@ -173,9 +204,9 @@ class CurriculumSection(Section):
     def build(
         self, graph: LanguageGraph | None, *, sizes: Mapping[str, int], benchmark: Mapping[str, float] | None
     ) -> Curriculum:
-        """The curriculum of these settings; what the library refuses is reported as a mistake in the settings.
+        """The curriculum of these settings; ConfigError where the library refuses them.
 
-        A graph is asked by the competence gate alone.
+        Only the competence gate needs a graph.
         """
         try:
             gate, sampler = self.gate.build(graph), self.sampler.build()

@@ -1,35 +1,133 @@
-"""The recipe: one YAML file that says everything about a training, from the text to the beam."""
+"""The recipe: one YAML file with every setting of a training, from the text to the beam search."""
 
-from collections.abc import Iterable, Mapping
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from cclm.errors import ConfigError
-from cclm.recipe.data import DataSection, Name, VocabularySection
-from cclm.recipe.loading import Section, check, override, parse_yaml, read_yaml, with_values
+from cclm.recipe.language_codes import canonical
 from cclm.recipe.methods import CurriculumSection
+from cclm.recipe.section import Section
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$")]
+Format = Literal["phrasebook", "moses", "tsv", "ted", "tmx", "huggingface"]
+Direction = Literal["many-to-one", "one-to-many", "many-to-many"]
+KeepOrDrop = Literal["keep", "drop"]
+Metric = Literal["weighted", "macro", "worst", "bleu"]
+
+
+class CutSection(Section):
+    """How many pairs are cut off the training text where a split has no file of its own."""
+
+    dev: int = Field(default=0, ge=0)
+    """Pairs that become the dev set of each language without one."""
+    test: int = Field(default=0, ge=0)
+    """Pairs that become the test set of each language without one."""
+
+
+class DataSection(Section):
+    """The parallel text: where it is, its languages, and which pairs are used."""
+
+    format: Format
+    """How the text is stored. `docs/data.md` describes each format."""
+    path: str | None = None
+    """A folder, or a pattern with `{lang}`, `{split}`, `{pivot}` and `{side}`. Not needed for the phrasebook."""
+    direction: Direction = "many-to-one"
+    """Which way to translate: into the pivot, out of it, or both."""
+    pivot: Name = "eng"
+    """The language that every pair has on one side."""
+    seed: int = Field(default=1, ge=0)
+    """Decides which pairs are cut off and sampled. Separate from the recipe's seed, so that trainings with several
+    seeds share their prepared data."""
+    high_resource: list[Name]
+    """High-resource languages (HRLs): they take part from the first step."""
+    low_resource: list[Name]
+    """Low-resource languages (LRLs): the gate decides when they are admitted."""
+    columns: Literal["pivot-first", "other-first"] = "pivot-first"
+    """Which column of a TSV file has the pivot's text."""
+    detokenize: bool = False
+    """Undo the tokenisation of the text. For `ted` and `moses` only."""
+    on_bad_utf8: Literal["error", "drop"] = "error"
+    """What happens to a line that is not UTF-8: refuse the file, or drop and count the pair."""
+    cut: CutSection = CutSection()
+    """Dev and test sets taken from the training text."""
+    max_tokens: int = Field(default=150, ge=1)
+    """Training pairs with more subwords than this on either side are dropped."""
+    max_characters: int = Field(default=5000, ge=1)
+    """Training pairs with more characters than this on either side are dropped; dev and test pairs are refused."""
+    duplicates: KeepOrDrop = "keep"
+    """Training pairs that occurred before in the same language."""
+    copies: KeepOrDrop = "keep"
+    """Training pairs whose two sides are equal."""
+    leakage: KeepOrDrop = "keep"
+    """Training pairs whose pivot side is in a dev or test set of any language."""
+    wrong_language: KeepOrDrop = "keep"
+    """Training pairs identified as another language of the recipe. `drop` needs the extra `langid`."""
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """All languages except the pivot, HRLs first."""
+        return (*self.high_resource, *self.low_resource)
+
+    @model_validator(mode="after")
+    def _languages_are_distinct(self) -> "DataSection":
+        names = [*self.languages, self.pivot]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"must not name a language twice: {', '.join(twice)}")
+        if self.format == "phrasebook" and self.pivot != "eng":
+            raise ValueError(f"must have eng as the pivot of the phrasebook; got {self.pivot!r}")
+        spelt: dict[str, str] = {}
+        for name in names:
+            same = spelt.setdefault(canonical(name), name)
+            if same != name and "-" not in name + same:  # pt and pt-br may stand side by side
+                raise ValueError(f"must not name one language twice: {same} and {name}")
+        if not self.languages:
+            raise ValueError("must name at least one language in high_resource or low_resource")
+        if self.format != "phrasebook" and not self.path:
+            raise ValueError(f"needs a path where format is {self.format!r}")
+        return self
+
+
+class VocabularySection(Section):
+    """Subwords: one SentencePiece unigram model per language, or one for all."""
+
+    pieces: int = Field(default=8000, ge=16)
+    """The most subwords per model; a model has fewer where the text does not support as many."""
+    joint: bool = False
+    """Whether all languages, the pivot too, share one model. Needed for `many-to-many`."""
+    character_coverage: float = Field(default=1.0, gt=0.9, le=1)
+    """The share of characters that the model covers; rarer ones become unknown."""
+    sample: int = Field(default=200_000, ge=1)
+    """The most training sentences that a model is learnt from."""
 
 
 class GraphSection(Section):
-    """The language graph: vocabulary overlap, or a file of the user's."""
+    """The language graph: computed from vocabulary overlap, or read from a file."""
 
     k: int | None = Field(default=None, ge=1)
+    """How many of the most frequent subwords per language are compared. Default: `vocabulary.pieces`."""
     file: str | None = None
+    """A graph.json with similarities of your own, used instead of vocabulary overlap."""
 
 
 class ModelSection(Section):
     """The Transformer."""
 
     layers: int = Field(default=6, ge=1)
+    """Layers of the encoder, and of the decoder."""
     heads: int = Field(default=4, ge=1)
+    """Attention heads per layer."""
     width: int = Field(default=512, ge=2)
+    """Size of the embeddings and of every layer's output. Even, and a multiple of `heads`."""
     feed_forward: int = Field(default=1024, ge=1)
+    """Size of the hidden layer of the feed-forward networks."""
     dropout: float = Field(default=0.3, ge=0, lt=1)
+    """Dropout of embeddings and of the output of every sublayer."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """Dropout of attention weights. Default: the same as `dropout`."""
     activation_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """Dropout inside the feed-forward networks. Default: the same as `dropout`."""
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> "ModelSection":
@@ -39,36 +137,50 @@ class ModelSection(Section):
 
 
 class BenchmarkSection(Section):
-    """How L* is come by: trained, or read from a table."""
+    """Where the reference losses L* come from: trained here, or read from a file."""
 
     max_steps: int | None = Field(default=None, ge=1)
+    """The most steps of each bitext model. Default: `training.max_steps`."""
     file: str | None = None
-
-
-Metric = Literal["weighted", "macro", "worst", "bleu"]
+    """A benchmark.json with losses of your own; no bitext model is trained then."""
 
 
 class TrainingSection(Section):
-    """The loop."""
+    """The training loop."""
 
     batch_tokens: int = Field(default=4800, ge=1)
+    """The most tokens per micro-batch on either side, padding included."""
     accumulate: int = Field(default=2, ge=1)
+    """Micro-batches per step and process."""
     learning_rate: float = Field(default=2e-4, gt=0)
+    """The highest learning rate, reached at the end of the warm-up; it falls with the square root of the step."""
     warmup: int = Field(default=4000, ge=0)
+    """Steps over which the learning rate rises."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """The probability that the training loss spreads over the whole vocabulary."""
     clip: float | None = Field(default=None, gt=0)
+    """The largest norm of the gradient; larger ones are scaled down. Default: no clipping."""
     max_steps: int = Field(default=100_000, ge=1)
+    """Steps after which training ends."""
     validate_every: int = Field(default=1000, ge=1)
+    """Steps between validations; each writes a checkpoint."""
     patience: int = Field(default=10, ge=1)
+    """Validations without improvement of `stop_on` after which training ends early."""
     stop_on: Metric = "weighted"
+    """What has to improve: the dev loss over all dev sentences (`weighted`), its mean over languages (`macro`), that
+    of the worst language (`worst`), or mean BLEU on the dev sets (`bleu`)."""
     select_on: Metric = "weighted"
+    """What the best checkpoint is chosen by; the same choices."""
     bleu: bool = False
+    """Whether validations also translate the dev sets and measure BLEU."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Number format of the computation. `auto` chooses by the device."""
     device: str = "auto"
+    """`cpu`, `cuda`, `cuda:1`, `mps`, or `auto`."""
 
     @property
     def measures_bleu(self) -> bool:
-        """Whether validations translate, too."""
+        """Whether validations translate the dev sets."""
         return self.bleu or "bleu" in (self.stop_on, self.select_on)
 
 
@@ -76,16 +188,22 @@ class TranslationSection(Section):
     """Beam search."""
 
     beam: int = Field(default=5, ge=1)
+    """Hypotheses that the search keeps."""
     length_penalty: float = Field(default=1.0, ge=0)
+    """Exponent of the length that scores are divided by; 0 prefers short translations."""
 
 
 class Recipe(Section):
-    """A recipe as read, checked."""
+    """The recipe itself."""
 
     version: Literal[1]
+    """The version of this file format."""
     name: Name
+    """The name of the run: its folder is `runs/<name>` in the work folder."""
     seed: int = Field(default=1, ge=0)
+    """Decides initialisation, dropout, batches and draws of languages."""
     work: str
+    """The work folder: prepared data, graph, benchmark and runs go there."""
     data: DataSection
     vocabulary: VocabularySection = VocabularySection()
     graph: GraphSection = GraphSection()
@@ -103,38 +221,10 @@ class Recipe(Section):
 
     @property
     def prepared(self) -> Path:
-        """Where the prepared data is."""
+        """The folder of the prepared data."""
         return Path(self.work) / "prepared"
 
     @property
     def graph_file(self) -> Path:
-        """Where the language graph is."""
+        """The file of the language graph."""
         return Path(self.work) / "graph.json"
-
-
-def built_in_recipes() -> dict[str, str]:
-    """The recipes that come with the package: their text by name."""
-    return texts_in("recipes")
-
-
-def texts_in(part: str) -> dict[str, str]:
-    """The YAML files of a folder of the package: their text by name."""
-    folder = files("cclm.recipe") / part
-    texts = {entry.name.removesuffix(".yaml"): entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
-    return {name: texts[name].read_text(encoding="utf-8") for name in sorted(texts)}
-
-
-def load_recipe(name: str, changes: Iterable[str] = (), *, values: Mapping[str, Any] | None = None) -> Recipe:
-    """A built-in recipe or one in a YAML file, with `key=value` changes, or other values for some keys."""
-    content = read_named("recipe", name, built_in_recipes())
-    return check(Recipe, override(with_values(content, values or {}), changes), name)
-
-
-def read_named(kind: str, name: str, built_in: Mapping[str, str]) -> dict[str, Any]:
-    """The settings in a YAML file, or those of this name that come with the package."""
-    if name in built_in:
-        content: dict[str, Any] = parse_yaml(built_in[name], name)
-        return content
-    if Path(name).suffix in (".yaml", ".yml") or Path(name).exists():
-        return read_yaml(Path(name))
-    raise ConfigError(f"no {kind} {name!r}: give a YAML file or one of {', '.join(built_in)}")

@@ -1,4 +1,4 @@
-"""A study: one YAML file that says which methods are compared, on which seeds, and what is asked of them beforehand."""
+"""A study: one YAML file with the methods to compare, the seeds, and the comparisons declared beforehand."""
 
 import math
 import re
@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from cclm.errors import ConfigError
-from cclm.recipe.data import Name
-from cclm.recipe.loading import Section, check, override
-from cclm.recipe.schema import Recipe, load_recipe, read_named, texts_in
+from cclm.recipe.loading import load_recipe, override, read_named, texts_in
+from cclm.recipe.schema import Name, Recipe
+from cclm.recipe.section import Section, check
 
 BITEXT = "bitext"
 """The arm of the bilingual models: it is no change to the recipe, and each of its systems is a folder of runs."""
@@ -19,29 +19,29 @@ BITEXT = "bitext"
 
 @dataclass(frozen=True)
 class Try:
-    """A tuned arm with one of the values that are tried."""
+    """One training of a tuned arm, with one of the values to try."""
 
     arm: str
     key: str
-    value: Any
+    value: object
     seed: int
 
     @property
     def name(self) -> str:
-        """As its run is called. It ends in the tuning's seed, which no trial of the study has."""
+        """The name of its run. It ends in the seed of the tuning, which no trial of the study has."""
         value = re.sub(r"[^A-Za-z0-9._-]", "-", str(self.value))
         return f"{self.arm}-{self.key.rpartition('.')[2]}-{value}.{self.seed}"
 
 
 class Tuning(Section):
-    """What is chosen on dev data before the first trial: of each tuned arm one key, from as many values."""
+    """What is chosen on dev data before the first trial: one key per tuned arm, from equally many values."""
 
     seed: int = Field(default=0, ge=0)
-    arms: Annotated[dict[str, dict[str, list[Any]]], Field(min_length=1)]
-    """To each arm the key and the values to try: `ccl-m-avg: {curriculum.gate.threshold: [0.7, 1.0]}`."""
+    arms: Annotated[dict[str, dict[str, list[object]]], Field(min_length=1)]
+    """The key and the values to try, per arm: `ccl-m-avg: {curriculum.gate.threshold: [0.7, 1.0]}`."""
 
     def tries(self) -> list[Try]:
-        """All of them, in the order of the arms and of their values."""
+        """All tries, in the order of the arms and of their values."""
         tuned = [(arm, key, values) for arm, keys in self.arms.items() for key, values in keys.items()]
         return [Try(arm, key, value, self.seed) for arm, key, values in tuned for value in values]
 
@@ -61,8 +61,8 @@ class Tuning(Section):
         if min(counts.values()) < 2:
             raise ValueError(f"must try at least two values for {min(counts, key=lambda arm: counts[arm])}")
         if len(set(counts.values())) > 1:
-            told = ", ".join(f"{arm} has {count}" for arm, count in counts.items())
-            raise ValueError(f"must be fair: {told} values; give each as many tries")
+            listed = ", ".join(f"{arm} has {count}" for arm, count in counts.items())
+            raise ValueError(f"must be fair: {listed} values; give each as many tries")
         return self
 
 
@@ -72,19 +72,20 @@ class Study(Section):
     version: Literal[1]
     name: Name
     recipe: str
-    changes: dict[str, Any] = Field(default_factory=dict)
-    """To the recipe, for all arms alike."""
+    changes: dict[str, object] = Field(default_factory=dict)
+    """Changes to the recipe that all arms share."""
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
-    arms: Annotated[dict[Name, dict[str, Any]], Field(min_length=1)]
+    arms: Annotated[dict[Name, dict[str, object]], Field(min_length=1)]
     """Changes to the recipe, each a method."""
     primary: Annotated[list[tuple[str, str]], Field(max_length=3, default_factory=list)]
     """Comparisons declared before the runs; all others are exploratory."""
     endpoint: Literal["chrf", "bleu"] = "chrf"
-    """What the primary comparisons are decided by: the mean over all languages."""
+    """The score that decides the primary comparisons: its mean over all languages."""
     baseline: str | None = None
     """The arm that every other is compared with; by default the second one of the first primary comparison."""
     after: dict[str, list[str]] = Field(default_factory=dict)
-    """Arms that wait for others: a gate by step takes the steps of admission of the first, with the same seed."""
+    """Arms that are trained after others. A gate by step takes its steps from the admissions of the first of these,
+    with the same seed."""
     tune: Tuning | None = None
     """What is chosen before the first trial, with a seed of its own."""
 
@@ -126,7 +127,7 @@ class Study(Section):
                 )
         return self
 
-    def tuned(self, choices: Mapping[str, Any]) -> "Study":
+    def tuned(self, choices: Mapping[str, object]) -> "Study":
         """The study whose tuned arms have these values; there is nothing left to tune in it."""
         arms = dict(self.arms)
         for arm, value in choices.items():
@@ -153,7 +154,7 @@ class Study(Section):
         """The arm that every other is compared with."""
         return self.baseline or (self.primary[0][1] if self.primary else next(iter(self.arms)))
 
-    def recipe_of(self, arm: str | None = None, seed: int | None = None, **more: Any) -> Recipe:
+    def recipe_of(self, arm: str | None = None, seed: int | None = None, **more: object) -> Recipe:
         """The recipe of a trial, or of all of them (what their data and L* are made by)."""
         values = dict(self.changes)
         if arm is not None:
@@ -190,14 +191,16 @@ def _check_tries(study: Study, tune: Tuning, name: str) -> None:
         made.append((tried, recipe))
 
 
-def steps_to_come(study: Study, arm: str, steps: Mapping[str, int] | None = None) -> dict[str, Any]:
+def steps_to_come(study: Study, arm: str, steps: Mapping[str, int] | None = None) -> dict[str, object]:
     """The steps of admission, for an arm that takes them from another one; empty while that has none yet."""
-    gate = study.arms[arm].get("curriculum.gate", study.arms[arm].get("curriculum", {}).get("gate", {}))
-    waits = arm in study.after and gate.get("name") == "step" and "steps" not in gate
-    return {"curriculum.gate": {**gate, "steps": dict(steps or {})}} if waits else {}
+    curriculum = study.arms[arm].get("curriculum", {})
+    gate = study.arms[arm].get("curriculum.gate", curriculum.get("gate", {}) if isinstance(curriculum, dict) else {})
+    if arm not in study.after or not isinstance(gate, dict) or gate.get("name") != "step" or "steps" in gate:
+        return {}
+    return {"curriculum.gate": {**gate, "steps": dict(steps or {})}}
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:  # JSON of the same shape
     """Settings with infinity as YAML writes it, for which JSON has no word."""
     if isinstance(value, dict):
         return {name: plain(part) for name, part in value.items()}

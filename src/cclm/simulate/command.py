@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 from rich.progress import Progress
@@ -35,7 +35,7 @@ def run(name: str, changes: Sequence[str], *, output: Output, compare: bool, svg
             svg.write_text(_picture(view, scenario.name), encoding="utf-8")
 
 
-def _print_yaml(content: dict[str, Any]) -> None:
+def _print_yaml(content: dict[str, object]) -> None:
     yaml = YAML(typ="safe", pure=True)
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.width = 100

@@ -1,4 +1,4 @@
-"""Assumed learning curves: how the dev loss of a language falls with what the model has seen of it and of its kin."""
+"""Assumed learning curves: the dev loss of a language falls with the text seen of it and of related languages."""
 
 import math
 from statistics import NormalDist

@@ -1,13 +1,12 @@
 """A simulation in the terminal: who is competent, who is admitted when and why, how often each is drawn."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from cclm.simulate.run import Outcome
+from cclm.simulate.run import Outcome, Round
 from cclm.simulate.scenario import Scenario
 
 FEW = 12
@@ -99,14 +98,14 @@ class SimulationView:
 def _title(scenario: Scenario) -> str:
     gate, sampler = scenario.curriculum.gate, scenario.curriculum.sampler
     settings = gate.model_dump(exclude={"name"})
-    said = "".join(f" {name}={value}" for name, value in settings.items())
-    return f"{scenario.name}\ngate: {gate.name}{said}  sampler: {sampler.name}"
+    listed = "".join(f" {name}={value}" for name, value in settings.items())
+    return f"{scenario.name}\ngate: {gate.name}{listed}  sampler: {sampler.name}"
 
 
-def _cell(lang: str, record: dict[str, Any], new: bool) -> Text:
+def _cell(lang: str, record: Round, new: bool) -> Text:
     if lang in record["weights"]:
-        said = _short(record["competence"].get(lang))
-        return Text(f"{said} {record['weights'][lang]:>3.0%}", style="bold green" if new else "")
+        competence = _short(record["competence"].get(lang))
+        return Text(f"{competence} {record['weights'][lang]:>3.0%}", style="bold green" if new else "")
     return Text(f"({_short(record['hrls_competence'].get(lang))})", style="dim")
 
 
@@ -123,7 +122,7 @@ def _short(competence: float | None) -> str:
     )
 
 
-def _shown(rounds: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], set[str]]]:
+def _shown(rounds: list[Round]) -> Iterator[tuple[Round, set[str]]]:
     """Evenly spaced rounds and those with an admission, each with its newcomers."""
     chosen = {record["step"] for record in _evenly(rounds, ROWS)}
     before = set(rounds[0]["admitted"])
@@ -134,7 +133,7 @@ def _shown(rounds: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], set[s
             yield record, newcomers
 
 
-def _evenly(rounds: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+def _evenly(rounds: list[Round], count: int) -> list[Round]:
     last = len(rounds) - 1
     places = {round(i * last / (count - 1)) for i in range(count)}
     return [rounds[place] for place in sorted(places)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 from cclm.curriculum import Curriculum
 from cclm.errors import ConfigError
@@ -13,26 +13,47 @@ THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """The grid that the paper searches."""
 
 
+class Admission(TypedDict):
+    """When and why a language was admitted."""
+
+    step: int
+    reason: str
+    hrls_competence: NotRequired[float]
+    """Present if the competence gate admitted the language by its threshold."""
+
+
+class Round(TypedDict):
+    """One round as `Curriculum.explain` describes it; it has more keys than these."""
+
+    step: int
+    round: int
+    admitted: list[str]
+    waiting: list[str]
+    weights: dict[str, float]
+    competence: dict[str, float]
+    hrls_competence: dict[str, float]
+    admissions: dict[str, Admission]
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What a simulated run did: one record a round, the first before training, and what each language got."""
+    """What a simulated run did: one record per round, the first before training, and the steps per language."""
 
-    rounds: list[dict[str, Any]]
+    rounds: list[Round]
     steps_on: dict[str, float]
     """Steps' worth of draws that each language got."""
 
     @property
-    def admissions(self) -> dict[str, dict[str, Any]]:
+    def admissions(self) -> dict[str, Admission]:
         """When and why each language was admitted."""
-        admissions: dict[str, dict[str, Any]] = self.rounds[-1]["admissions"]
-        return admissions
+        return self.rounds[-1]["admissions"]
 
 
 def simulate(scenario: Scenario, progress: Callable[[int], object] = lambda step: None) -> Outcome:
-    """Runs the curriculum over the scenario's learning curves; `progress` is told every step reached."""
+    """Runs the curriculum over the scenario's learning curves; `progress` is called with every step reached."""
     _check_needs(scenario)
     curriculum, curves = scenario.build(), LearningCurves(scenario)
-    rounds = [curriculum.explain()]
+    rounds = [_round(curriculum)]
     steps_on = dict.fromkeys(scenario.sizes, 0.0)
     every = scenario.curriculum.every
     for step in range(every, scenario.max_steps + 1, every):
@@ -42,9 +63,13 @@ def simulate(scenario: Scenario, progress: Callable[[int], object] = lambda step
         _observe(curriculum, curves, step)
         if scenario.second_phase is not None and step >= scenario.second_phase:
             curriculum.admit_remaining()
-        rounds.append(curriculum.explain())
+        rounds.append(_round(curriculum))
         progress(step)
     return Outcome(rounds, steps_on)
+
+
+def _round(curriculum: Curriculum) -> Round:
+    return cast(Round, curriculum.explain())
 
 
 def _observe(curriculum: Curriculum, curves: LearningCurves, step: int) -> None:
@@ -53,7 +78,7 @@ def _observe(curriculum: Curriculum, curves: LearningCurves, step: int) -> None:
 
 
 def _check_needs(scenario: Scenario) -> None:
-    """Refuses methods whose signal no learning curve can stand in for: gradients need a model."""
+    """Refuses methods that need gradients of a model, which no learning curve can replace."""
     name = scenario.curriculum.sampler.name
     if name in ("multidds", "multidds-s"):
         raise ConfigError(f"{name} is driven by gradients of a model; there is none in a simulation")

@@ -4,15 +4,16 @@ import math
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import ConfigDict, Field
 
 from cclm.curriculum import Curriculum, LanguageGraph
 from cclm.errors import ConfigError
 from cclm.paper import Direction, language_set
-from cclm.recipe.loading import Section, check, override, read_yaml
+from cclm.recipe.loading import override, read_yaml
 from cclm.recipe.methods import CurriculumSection
+from cclm.recipe.section import Section, check
 from cclm.rng import key, uniform
 
 BUILT_IN = {
@@ -25,12 +26,12 @@ BUILT_IN = {
 
 
 class LanguageSection(Section):
-    """What is known of a language."""
+    """The facts about a language."""
 
     size: int = Field(ge=1)
     """Training pairs."""
     benchmark: float = Field(gt=0, lt=64)
-    """L*: dev loss of its bitext model, bits a token."""
+    """L*: dev loss of its bitext model, bits per token."""
     plateau: float | None = Field(default=None, ge=0)
     """Where its loss ends in the shared model. Default: L* for an HRL, for an LRL a bit above the HRLs' mean."""
 
@@ -39,7 +40,7 @@ class LearningSection(Section):
     """How learning is assumed to go. None of this is measured: change it and see what depends on it."""
 
     start: float = Field(default=13.0, gt=0)
-    """Loss before training, bits a token: log2 of the vocabulary's size."""
+    """Loss before training, bits per token: log2 of the vocabulary's size."""
     pace: float = Field(default=750.0, gt=0)
     """Steps of experience after which 2^-exponent of the way is left."""
     exponent: float = Field(default=1.2, gt=0)
@@ -116,7 +117,7 @@ def load_scenario(name: str, changes: Iterable[str] = ()) -> Scenario:
     return scenario
 
 
-def _built_in(name: str) -> dict[str, Any]:
+def _built_in(name: str) -> dict[str, object]:
     if name == "thousand":
         return _thousand()
     direction: Direction = "one-to-many" if name.endswith("-o2m") else "many-to-one"
@@ -130,12 +131,12 @@ def _built_in(name: str) -> dict[str, Any]:
     }
 
 
-def _sections(languages: Iterable[str], sizes: dict[str, int], benchmark: dict[str, float]) -> dict[str, Any]:
+def _sections(languages: Iterable[str], sizes: dict[str, int], benchmark: dict[str, float]) -> dict[str, object]:
     return {lang: {"size": sizes[lang], "benchmark": benchmark[lang]} for lang in languages}
 
 
-def _thousand(languages: int = 1000, families: int = 40, hrls: int = 100) -> dict[str, Any]:
-    """Sizes fall as Zipf's law from two million pairs; kin are alike, and bitext losses rise as data shrinks."""
+def _thousand(languages: int = 1000, families: int = 40, hrls: int = 100) -> dict[str, object]:
+    """Sizes follow Zipf's law from two million pairs; languages of a family are similar; L* rises as data shrinks."""
     sizes = {f"l{rank:04}": max(200, 2_000_000 // rank) for rank in range(1, languages + 1)}
     family = {lang: int(families * uniform(key(1, "family", lang), 0)) for lang in sizes}
     benchmark = {lang: round(3.5 + 1.1 * math.log10(2_000_000 / size), 3) for lang, size in sizes.items()}

@@ -6,8 +6,8 @@ from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.formats.checkpoint import BEST, MANIFEST, MODEL, Manifest, checkpoint_folders, read_pointer
 from cclm.formats.run import CONFIG, ORIGIN, Origin, read_settings
-from cclm.recipe.loading import check
 from cclm.recipe.schema import Recipe
+from cclm.recipe.section import check
 from cclm.training.tasks import Task, tasks
 
 RECIPE = "recipe.json"

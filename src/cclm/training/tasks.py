@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Direction
 from cclm.data.prepared import Prepared
-from cclm.recipe.data import DataSection
+from cclm.recipe.schema import DataSection
 
 
 @dataclass(frozen=True)

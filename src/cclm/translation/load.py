@@ -1,12 +1,13 @@
-"""The best checkpoint of a run as a model to translate with: exported once, and checked before it is used."""
+"""`cclm.load`: the best checkpoint of a run as a model to translate with. It is exported once and verified."""
 
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
 from cclm.errors import ConfigError
+from cclm.formats.export import MANIFEST, Export
 from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of
-from cclm.translation.model import MANIFEST, VERSION, Model, read_manifest
+from cclm.translation.model import Model
 
 Quantization = Literal["float32", "int8"]
 
@@ -22,25 +23,22 @@ def load(run: str | PathLike[str], *, quantization: Quantization = "float32", th
 
 
 def exported(run: Path, quantization: Quantization = "float32") -> Path:
-    """The folder of the exported model; it is made if it is not there, or of another checkpoint."""
+    """The folder of the exported model. It is made if it is missing, damaged or of another checkpoint."""
     folder = run / "ctranslate2" / quantization
     best = best_of(run)
-    if not _is_of(folder, weights_of(best)):
-        from cclm.translation.checkpoint_export import (
-            export_checkpoint,  # torch: only where there is something to export
-        )
+    if not _is_current(folder, weights_of(best)):
+        from cclm.translation.export import export_checkpoint  # imports torch: only when something is exported
 
         export_checkpoint(run, best, folder, exact=exported(run) if quantization == "int8" else None)
     return folder
 
 
-def _is_of(folder: Path, weights: str) -> bool:
+def _is_current(folder: Path, weights: str) -> bool:
     """Whether the folder holds an undamaged export of these weights."""
-    if not (folder / MANIFEST).is_file():
+    manifest = Export.find(folder / MANIFEST)
+    if manifest is None or manifest.weights != weights:
         return False
     try:
-        content = read_manifest(folder)
-        there = {name: (folder / name).stat().st_size for name in content["files"]}
-        return (content["version"], content["weights"], content["files"]) == (VERSION, weights, there)
-    except (OSError, ValueError, KeyError, TypeError):
+        return manifest.files == {name: (folder / name).stat().st_size for name in manifest.files}
+    except OSError:
         return False

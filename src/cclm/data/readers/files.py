@@ -1,4 +1,4 @@
-"""Lines of text from plain, gzip and zstd files, told apart by their first bytes and never by their names."""
+"""Lines of text from plain, gzip and zstd files. The first bytes decide which it is, never the name."""
 
 import gzip
 import importlib
@@ -12,8 +12,8 @@ from cclm.errors import DataError
 
 MAX_LINE = 10_000_000
 BLOCK = 1 << 18
-# A zstd block of a few bytes may stand for 128 KiB: small sips keep what one of them unfolds to under 20 MB.
-_ZSTD_SIP = 512
+# A zstd block of a few bytes may decompress to 128 KiB: reading little at a time keeps the memory under 20 MB.
+_ZSTD_READ = 512
 
 OnBadUtf8 = Literal["error", "drop"]
 
@@ -26,9 +26,9 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 def open_text(
     path: Path, on_bad_utf8: OnBadUtf8 = "error", drops: Counter[str] | None = None
 ) -> Iterator[tuple[int, str]]:
-    """(line number from 1, line) for every line; only a line feed ends a line, and a carriage return before it goes.
+    """(line number from 1, line) for every line. Only a line feed ends a line; a carriage return before it is removed.
 
-    With "drop", lines that are not UTF-8 are left out and counted as `drops["invalid UTF-8"]`.
+    With "drop", lines that are not UTF-8 are dropped and counted as `drops["invalid UTF-8"]`.
     """
     for number, line in numbered(path, on_bad_utf8):
         if line is not None:
@@ -38,9 +38,9 @@ def open_text(
 
 
 def numbered(path: Path, on_bad_utf8: OnBadUtf8 = "error") -> Iterator[tuple[int, str | None]]:
-    """As `open_text`, but with "drop" a line that is not UTF-8 is None, so that line numbers stay aligned."""
+    """The same, but with "drop" a line that is not UTF-8 is None, so that line numbers of two files stay aligned."""
     number = 0
-    for offset, block in _whole_lines(path):
+    for offset, block in _blocks_of_lines(path):
         try:
             lines: list[str] | list[str | None] = _split(block.decode())
         except UnicodeDecodeError:
@@ -74,7 +74,7 @@ def _one_by_one(block: bytes, path: Path, number: int, offset: int, on_bad_utf8:
     return lines
 
 
-def _whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _blocks_of_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Blocks that end where a line does, each with its offset in the decompressed file."""
     offset, number, rest = 0, 1, b""
     for position, block in enumerate(blocks(path)):
@@ -85,7 +85,9 @@ def _whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         end = block.rfind(b"\n") + 1
         first = block.find(b"\n") if end else len(block)
         if len(rest) + first > MAX_LINE:
-            raise DataError(f"{path}, line {number}: longer than {MAX_LINE:,} bytes; is this text, a sentence a line?")
+            raise DataError(
+                f"{path}, line {number}: longer than {MAX_LINE:,} bytes; is this text with one sentence per line?"
+            )
         if not end:
             rest += block
             continue
@@ -104,7 +106,7 @@ def _refuse_utf16(path: Path, start: bytes) -> None:
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """The decompressed bytes, block by block; a broken or cut off archive is an error that names the file."""
+    """The decompressed bytes, block by block; a broken or truncated file is a DataError that names it."""
     try:
         with path.open("rb") as file:
             start = file.read(16)
@@ -152,9 +154,9 @@ def _zstd(path: Path, file: BinaryIO) -> Generator[bytes, None, None]:
         zstandard: Any = importlib.import_module("zstandard")
     except ImportError:
         raise DataError(f"{path}: zstd-compressed, which needs zstandard: pip install 'ccl-m[zstd]'") from None
-    # Not zstandard's own stream: it takes a file that is cut off for one that has ended.
+    # Not zstandard's own stream: it takes a truncated file for a complete one.
     decompressor, frame, given = zstandard.ZstdDecompressor(), None, b""
-    while given := given or file.read(_ZSTD_SIP):
+    while given := given or file.read(_ZSTD_READ):
         frame = frame or decompressor.decompressobj()
         try:
             yield frame.decompress(given)

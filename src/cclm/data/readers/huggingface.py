@@ -1,10 +1,11 @@
-"""Rows of Hugging Face data sets, from local files or the hub: {"translation": {code: text}} or a column a language."""
+"""Hugging Face datasets, local or on the hub: rows of {"translation": {code: text}} or one column per language."""
 
 import importlib
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +21,47 @@ _SPLITS = {"train": "train", "validation": "dev", "valid": "dev", "dev": "dev", 
 
 
 def on_the_hub(path: str) -> bool:
-    """Whether the path is a name on the hub, "Helsinki-NLP/opus-100" or "name:{lang}-{pivot}", and no local file."""
+    """Whether the path is a name on the hub ("Helsinki-NLP/opus-100", "name:{lang}-{pivot}") and not a local file."""
     return bool(_HUB_NAME.fullmatch(path)) and not Path(path).exists()
 
 
 def hub_splits(source: Source, lang: str) -> dict[str, str]:
-    """Our names of the splits on the hub, and the hub's."""
-    name, config = _hub_set(source, lang)
-    there = _asked(source.path, _datasets().get_dataset_split_names, name, config)
-    return {_SPLITS[split]: split for split in there if split in _SPLITS}
+    """The splits on the hub: our name and the hub's."""
+    names = _split_names(*_hub_set(source, lang))
+    return {_SPLITS[split]: split for split in names if split in _SPLITS}
+
+
+# The hub is asked once per process, not at every reading: the answers are the same, and each takes seconds.
+@lru_cache(maxsize=1024)
+def _split_names(name: str, config: str) -> tuple[str, ...]:
+    return tuple(_call(name, _datasets().get_dataset_split_names, name, config))
+
+
+@lru_cache(maxsize=64)
+def _config_names(name: str) -> tuple[str, ...]:
+    return tuple(_call(name, _datasets().get_dataset_config_names, name))
+
+
+def forget_metadata() -> None:
+    """Forgets the answers of the hub."""
+    _split_names.cache_clear()
+    _config_names.cache_clear()
 
 
 def read_hub(source: Source, lang: str, split: str, drops: Counter[str]) -> Iterator[tuple[int, str, str]]:
-    """(row number, pivot text, other text) of a data set on the hub, streamed."""
+    """(row number, pivot text, other text) of a dataset on the hub, streamed."""
     name, config = _hub_set(source, lang)
     theirs = hub_splits(source, lang)
     if split not in theirs:
         raise DataError(f"data.path {source.path}: no {split} split; there are {', '.join(theirs.values()) or 'none'}")
-    rows = _asked(source.path, _datasets().load_dataset, name, config, split=theirs[split], streaming=True)
-    return _pairs(_counted(rows, source.path), source, lang, source.path, drops)
+    rows = _call(source.path, _datasets().load_dataset, name, config, split=theirs[split], streaming=True)
+    return _pairs(_numbered(rows, source.path), source, lang, source.path, drops)
 
 
 def read_local(path: Path, source: Source, lang: str, drops: Counter[str]) -> Iterator[tuple[int, str, str]]:
     """(row number, pivot text, other text) of a JSON, JSON lines, Parquet or CSV file.
 
-    JSON lines are read here: `datasets` stops at a lone surrogate, which `clean` can take out.
+    JSON lines are read without `datasets`, which fails at a lone surrogate; `clean` removes it.
     """
     extension = path.name.removesuffix(".gz").removesuffix(".zst").rpartition(".")[2]
     if extension == "jsonl":
@@ -52,8 +69,8 @@ def read_local(path: Path, source: Source, lang: str, drops: Counter[str]) -> It
     if extension not in _KINDS:
         raise DataError(f"{path}: huggingface reads .json, .jsonl, .parquet and .csv; got .{extension}")
     load, files = _datasets().load_dataset, {"train": [str(path)]}
-    rows = _asked(str(path), load, extension, data_files=files, split="train", streaming=True)
-    return _pairs(_counted(rows, str(path)), source, lang, str(path), drops)
+    rows = _call(str(path), load, extension, data_files=files, split="train", streaming=True)
+    return _pairs(_numbered(rows, str(path)), source, lang, str(path), drops)
 
 
 def _json_lines(path: Path, source: Source, drops: Counter[str]) -> Iterator[tuple[int, Any]]:
@@ -65,9 +82,9 @@ def _json_lines(path: Path, source: Source, drops: Counter[str]) -> Iterator[tup
             raise DataError(f"{path}, row {number}: not JSON: {reason}; it starts {line[:40]!r}") from None
 
 
-def _counted(rows: Any, place: str) -> Iterator[tuple[int, Any]]:
+def _numbered(rows: Any, place: str) -> Iterator[tuple[int, Any]]:
     iterator, number, end = iter(rows), 0, object()
-    while (row := _asked(f"{place}, after row {number}", next, iterator, end)) is not end:
+    while (row := _call(f"{place}, after row {number}", next, iterator, end)) is not end:
         number += 1
         yield number, row
 
@@ -79,19 +96,19 @@ def _datasets() -> Any:
         raise DataError("data.format huggingface needs datasets: pip install 'ccl-m[hf]'") from None
 
 
-def _asked(place: str, question: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """The answer of the package; whatever goes wrong in it becomes an error that names the place."""
+def _call(place: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Calls a function of the package; whatever it raises becomes a DataError that names the place."""
     try:
-        return question(*arguments, **options)
-    except Exception as error:  # it raises what its many readers and its network raise
+        return function(*arguments, **options)
+    except Exception as error:  # the package passes on what its many readers and its network raise
         reason = (str(error.__cause__ or error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{place}: datasets cannot read it: {reason}") from None
 
 
 def _hub_set(source: Source, lang: str) -> tuple[str, str]:
-    """The name and the configuration that holds the pair."""
+    """The name of the dataset and of the configuration that contains the pair."""
     name, _, wanted = source.path.partition(":")
-    there: list[str] = _asked(source.path, _datasets().get_dataset_config_names, name)
+    there = _config_names(name)
     if not wanted and len(there) == 1:
         return name, there[0]
     for pattern in (wanted,) if wanted else _CONFIGS:

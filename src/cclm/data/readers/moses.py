@@ -1,4 +1,4 @@
-"""Two files, a sentence a line: line n of one translates line n of the other."""
+"""Two files with one sentence per line: line n of one translates line n of the other."""
 
 import math
 from collections import Counter
@@ -9,18 +9,18 @@ from pathlib import Path
 from cclm.data.readers.files import OnBadUtf8, numbered
 from cclm.errors import DataError
 
-# How many standard errors make a break: chance alone stays under this in files of any length.
+# Standard errors above which files count as no longer parallel: chance alone stays below in files of any length.
 _CLEAR = 4.5
 
 
 def read_moses(pivot: Path, other: Path, on_bad_utf8: OnBadUtf8, drops: Counter[str]) -> Iterator[tuple[int, str, str]]:
-    """(line number, pivot text, other text); files of different length are an error, raised where the shorter ends."""
+    """(line number, pivot text, other text); files of different length are refused where the shorter one ends."""
     for one, two in zip_longest(numbered(pivot, on_bad_utf8), numbered(other, on_bad_utf8)):
         if one is None or two is None:
             raise DataError(_unequal(pivot, other))
         number, text = one
         if text is None or two[1] is None:
-            drops["invalid UTF-8"] += 1  # the pair goes, and the lines below stay aligned
+            drops["invalid UTF-8"] += 1  # the pair is dropped, and the lines below stay aligned
             continue
         yield number, text, two[1]
 
@@ -33,10 +33,11 @@ def _unequal(pivot: Path, other: Path) -> str:
 
 
 def _parting(pivot: Path, other: Path) -> int | None:
-    """The line from which the ratio of lengths strays from its running median, None if it never does.
+    """The line from which the ratio of lengths departs from its running median; None if it never does.
 
-    The sum of (deviation - mean deviation) falls while the files are parallel and rises once they are not. Weighed by
-    where it stands, it is lowest where they part. Two readings and no memory; for the message and nothing else.
+    The sum of (deviation - mean deviation) falls while the files are parallel and rises once they are not. Divided by
+    its standard error at that line, it is lowest where they part. This reads both files twice, stores nothing, and is
+    used for the error message only.
     """
     lines, total, squares = 0, 0.0, 0.0
     for deviation in _deviations(pivot, other):
@@ -57,5 +58,5 @@ def _deviations(pivot: Path, other: Path) -> Iterator[float]:
     for number, ((_, one), (_, two)) in enumerate(zip(numbered(pivot, "drop"), numbered(other, "drop"), strict=False)):
         ratio = math.log((len(two or "") + 3) / (len(one or "") + 3))
         yield abs(ratio - median)
-        # One step towards each ratio, ever smaller: this settles at the median and stores nothing.
+        # One step towards each ratio, smaller and smaller: this converges to the median without storing the ratios.
         median += math.copysign(max(0.2 / (1 + number / 10), 0.002), ratio - median)

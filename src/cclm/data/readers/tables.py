@@ -1,4 +1,4 @@
-"""Tab-separated text: two columns a pair, and the many columns of the TED talks. Quotes are ordinary characters."""
+"""Tab-separated text: two columns (tsv), or one column per language (ted). Quotes are ordinary characters."""
 
 import re
 from collections import Counter
@@ -33,7 +33,7 @@ def read_ted(
 ) -> Iterator[tuple[int, str, str]]:
     """(line number, pivot text, other text) of the TED talks of Qi et al. 2018; the header is line 1.
 
-    A cell that is empty or __NULL__, however spaced, is absent: the pair is left out and counted.
+    A cell that is empty or __NULL__, however spaced, is absent: the pair is dropped and counted.
     """
     lines = open_text(path, on_bad_utf8, drops)
     number, header = next(lines, (0, ""))

@@ -1,0 +1,26 @@
+"""The `cclm` command group, and the arguments and options that several commands share."""
+
+from pathlib import Path
+
+import click
+
+from cclm import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="cclm")
+def cli() -> None:
+    """One translation model, many languages, unequal data: a curriculum driven by measured competence."""
+
+
+RECIPE = click.argument("recipe")
+OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+RUN = click.argument("run", type=click.Path(file_okay=False, path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON, for programs.")
+WORKERS = click.option("--workers", type=click.IntRange(1), help="Processes to use (default: one per core).")
+AT_ONCE = click.option("--at-once", type=click.IntRange(1), help="Trainings side by side (default: one per core).")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and what it would cost; do nothing.")
+DRY_JSON = click.option("--json", "as_json", is_flag=True, help="With --dry-run: print that as JSON, for programs.")
+TENSORBOARD = click.option("--tensorboard", is_flag=True, help="Draw the log for TensorBoard, into RUN/tensorboard.")
+SPLIT = click.option("--split", type=click.Choice(["dev", "test"]), default="test", show_default=True)
+TEXT = click.Path(dir_okay=False, path_type=Path)

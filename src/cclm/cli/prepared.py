@@ -1,0 +1,89 @@
+"""`cclm prepare` and `cclm graph`: what they print."""
+
+import json
+import time
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cclm.atomic import write_if_changed
+from cclm.data.prepared import Prepared
+from cclm.errors import DataError
+from cclm.experiments.pipeline import Pipeline, language_graph, write_graph
+from cclm.recipe.schema import Recipe
+from cclm.report.graph import draw_graph
+from cclm.report.matrix import similarity_table
+
+
+def prepare(recipe: Recipe, *, as_json: bool, dry_run: bool = False, workers: int | None = None) -> None:
+    """Prepares the text, unless it has been done, and prints the counts."""
+    pipeline = Pipeline(recipe, workers=workers)
+    (stage,) = pipeline.stages(("prepare",))
+    there = stage.is_done()
+    if dry_run:
+        print(f"{recipe.prepared}: {'nothing to do' if there else 'would be prepared'}")
+        return
+    start = time.monotonic()
+    if not there:
+        stage.make()
+    if as_json:
+        facts = {"folder": str(recipe.prepared), "version": 1, **pipeline.data.manifest.plain()}
+        print(json.dumps(facts, ensure_ascii=False, allow_nan=False))
+        return
+    done = "was there already" if there else f"prepared in {time.monotonic() - start:.0f} s"
+    console = Console()
+    console.print(f"{recipe.prepared}: {done}", style="bold", highlight=False, markup=False, soft_wrap=True)
+    console.print(view(pipeline.data))
+
+
+def view(prepared: Prepared) -> RenderableType:
+    """The counts for people."""
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for head in ("", "train", "dev", "test", "dropped"):
+        table.add_column(head, justify="right" if head else "left")
+    for lang, sizes in prepared.sizes.items():
+        dropped = sum(sum(counts.dropped.values()) for counts in prepared.manifest.counts[lang].values())
+        table.add_row(lang, *(f"{sizes[s]:,}" if s in sizes else "-" for s in ("train", "dev", "test")), f"{dropped:,}")
+    symbols = ", ".join(f"{name} {size:,}" for name, size in prepared.manifest.vocabularies.items())
+    return Group(table, Text(f"symbols: {symbols}", style="dim"), *_fewer(prepared), *_reasons(prepared))
+
+
+def _fewer(prepared: Prepared) -> list[RenderableType]:
+    """A warning where the text supports fewer subwords than were asked for."""
+    asked = prepared.pieces_wanted
+    fewer = {name: count for name, count in prepared.manifest.pieces.items() if count < asked}
+    said = ", ".join(f"{name} {count:,}" for name, count in fewer.items())
+    return [Text(f"fewer subwords than the {asked:,} asked for, as the text supports no more: {said}")] if said else []
+
+
+def _reasons(prepared: Prepared) -> list[RenderableType]:
+    lines = [
+        f"{lang} {split}: {count:,} {reason}"
+        for lang, splits in prepared.manifest.counts.items()
+        for split, counts in splits.items()
+        for reason, count in counts.dropped.items()
+    ]
+    return [Text("dropped: " + "; ".join(lines))] if lines else []
+
+
+def graph(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> None:
+    """Writes graph.json and graph.svg into the recipe's work folder, and prints the similarities."""
+    pipeline = Pipeline(recipe, workers=workers)
+    if not recipe.graph.file:
+        pipeline.walk(("prepare",))
+    found = language_graph(recipe, pipeline.prepared)
+    picture = recipe.graph_file.with_suffix(".svg")
+    write_graph(recipe, found)
+    try:
+        write_if_changed(picture, draw_graph(found, title=recipe.name))
+    except OSError as error:
+        raise DataError(f"{error.filename}: {error.strerror or error}") from None
+    if as_json:
+        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        return
+    console = Console()
+    console.print(similarity_table(found))
+    compared = f"top {found.k:,} subwords of each language" if found.k else "similarities of your own"
+    console.print(Text(compared, style="dim"))
+    console.print(f"{recipe.graph_file}  {picture}", highlight=False, markup=False, soft_wrap=True)

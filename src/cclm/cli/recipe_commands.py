@@ -1,0 +1,209 @@
+"""Commands that take a recipe: doctor, prepare, graph, benchmark, train, run, sweep; and study."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cclm.cli.group import (
+    AT_ONCE,
+    DRY_JSON,
+    DRY_RUN,
+    JSON,
+    OVERRIDES,
+    RECIPE,
+    TENSORBOARD,
+    WORKERS,
+    cli,
+)
+
+UP_TO_TRAINING = ("prepare", "graph", "benchmark", "train")
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+@JSON
+@WORKERS
+def doctor(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | None) -> None:
+    """Reads all text of RECIPE once and says what is wrong with it. Changes nothing.
+
+    Misaligned or unreadable files, empty and overlong lines, duplicates, copies of the source, lines in the wrong
+    language, swapped columns, characters unknown in training, dev or test sentences that stand in some language's
+    training text, dev sets too small for the probe. Ends with 1 if there is an error.
+    """
+    from cclm.cli import doctor as command
+    from cclm.recipe import load_recipe
+
+    if not command.run(load_recipe(recipe, overrides), as_json=as_json, workers=workers):
+        sys.exit(1)
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+@JSON
+@WORKERS
+@click.option("--dry-run", is_flag=True, help="Say whether there is anything to do.")
+def prepare(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | None, dry_run: bool) -> None:
+    """Checks, tokenises and memory-maps the text of RECIPE, into WORK/prepared.
+
+    Done once: it is done again only when the text or a setting that matters has changed.
+    """
+    from cclm.cli import prepared
+    from cclm.recipe import load_recipe
+
+    prepared.prepare(load_recipe(recipe, overrides), as_json=as_json, dry_run=dry_run, workers=workers)
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+@JSON
+@WORKERS
+def graph(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | None) -> None:
+    """Computes the language graph of RECIPE: vocabulary overlap between HRLs and LRLs (Eq. 9).
+
+    Writes WORK/graph.json and WORK/graph.svg. A matrix of your own is taken with graph.file=FILE.
+    """
+    from cclm.cli import prepared
+    from cclm.recipe import load_recipe
+
+    prepared.graph(load_recipe(recipe, overrides), as_json=as_json, workers=workers)
+
+
+def _is_dry(recipe: str, overrides: Sequence[str], stages: Sequence[str], dry_run: bool, as_json: bool) -> bool:
+    """Whether the command was only to say what it would do; it has been said then."""
+    if as_json and not dry_run:
+        raise click.UsageError("--json goes with --dry-run")
+    if dry_run:
+        from cclm.cli.dry_run import print_plan
+        from cclm.recipe import load_recipe
+
+        print_plan(load_recipe(recipe, overrides), stages, as_json=as_json)
+    return dry_run
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+@AT_ONCE
+@DRY_RUN
+@DRY_JSON
+def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_run: bool, as_json: bool) -> None:
+    """Trains one bitext model per language of RECIPE, for L*: the losses that competence is measured against.
+
+    They share the vocabularies and tags of the recipe. Done once; a benchmark that was killed resumes. A table of your
+    own is taken with benchmark.file=FILE.
+    """
+    stages = ("prepare", "benchmark")
+    if _is_dry(recipe, overrides, stages, dry_run, as_json):
+        return
+    from cclm.experiments.pipeline import Pipeline
+    from cclm.recipe import load_recipe
+
+    pipeline = Pipeline(load_recipe(recipe, overrides), at_once=at_once)
+    pipeline.walk(stages)
+    for lang, loss in (pipeline.losses or {}).items():
+        click.echo(f"{lang}\t{loss:.4f}")
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+@TENSORBOARD
+@click.option("--strict", is_flag=True, help="Fail if the newest checkpoint is damaged; do not use the one before it.")
+@click.option("--force", is_flag=True, help="Resume with other settings of training; this is recorded in the run.")
+@DRY_RUN
+@DRY_JSON
+def train(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: bool, **how: Any) -> None:
+    """Trains the model of RECIPE into WORK/runs/NAME; what is missing before it is made first.
+
+    A run that was interrupted resumes, to the same bytes as if it had never stopped. A setting that would change the
+    result is refused, with the difference. --force allows other settings of training, which made_from.json and the
+    manifests of later checkpoints then list.
+    """
+    if _is_dry(recipe, overrides, UP_TO_TRAINING, dry_run, as_json):
+        return
+    from cclm.experiments.pipeline import Pipeline
+    from cclm.recipe import load_recipe
+
+    pipeline = Pipeline(load_recipe(recipe, overrides), **how)
+    if pipeline.run(UP_TO_TRAINING):
+        click.echo(pipeline.folder)
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+@TENSORBOARD
+@DRY_RUN
+@DRY_JSON
+def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool, as_json: bool) -> None:
+    """RECIPE from text to report: prepare, graph, benchmark, train, translate, score, report.
+
+    Every stage that is done is skipped; interrupted anywhere, the same command continues.
+    """
+    from cclm.experiments.pipeline import STAGES, Pipeline, print_line
+
+    if _is_dry(recipe, overrides, STAGES, dry_run, as_json):
+        return
+    from cclm.cli.tables import print_scores
+    from cclm.recipe import load_recipe
+
+    pipeline = Pipeline(load_recipe(recipe, overrides), tensorboard=tensorboard)
+    if pipeline.run(STAGES, say=print_line):
+        if scores := pipeline.evaluation.scored():
+            print_scores(scores)
+        click.echo(pipeline.folder / "report.html")
+
+
+@cli.command()
+@RECIPE
+@OVERRIDES
+@click.option("--threshold", "thresholds", type=click.FloatRange(0), multiple=True, help="Default: 0.5, 0.6 ... 1.0.")
+@click.option("--aggregate", "aggregates", type=click.Choice(["max", "avg"]), multiple=True, help="Default: both.")
+@click.option("--rival", type=click.Path(file_okay=False, path_type=Path), help="A run to draw across the figure.")
+@AT_ONCE
+def sweep(recipe: str, overrides: Sequence[str], thresholds: Sequence[float], aggregates: Any, **options: Any) -> None:
+    """Trains RECIPE with every threshold and both ways to evaluate HRLs; chooses by weighted dev loss (Figure 2).
+
+    Runs that decide alike are trained once: each ends as if it had been trained alone, at a fraction of the steps.
+    Writes WORK/sweeps/NAME; interrupted anywhere, the same command continues.
+
+    \b
+      cclm sweep phrasebook
+      cclm sweep phrasebook --threshold 0.7 --threshold 0.9 --aggregate avg
+    """
+    from cclm.experiments.sweep import AGGREGATES, THRESHOLDS
+    from cclm.experiments.sweep import sweep as train_all
+    from cclm.recipe import load_recipe
+
+    grid = (thresholds or THRESHOLDS, aggregates or AGGREGATES)
+    click.echo(train_all(load_recipe(recipe, overrides), *grid, **options))
+
+
+@cli.command()
+@click.argument("study")
+@OVERRIDES
+@AT_ONCE
+def study(study: str, overrides: Sequence[str], at_once: int | None) -> None:
+    """Trains every arm of STUDY with every seed, everything else equal; translates, scores and compares them.
+
+    STUDY is a YAML file, or one that comes with cclm: paper, phrasebook, phrasebook-exploratory. What is asked is
+    declared in it before the first run; all else is reported as exploratory. A trial that fails is marked, and the
+    others go on; the same command does what is missing. Writes WORK/studies/NAME.
+
+    Where STUDY has a section `tune`, its arms first get the values with the lowest macro dev loss, with another seed.
+    `paper` has one: 36 trainings before its 70 trials (tune=null leaves them out).
+
+    \b
+      cclm study phrasebook
+      cclm study paper recipe=ted8-diverse-o2m changes.data.path=ted/ seeds=[1,2,3]
+    """
+    from cclm.experiments.study import run as run_study
+    from cclm.recipe.study import load_study
+
+    click.echo(run_study(load_study(study, overrides), at_once))

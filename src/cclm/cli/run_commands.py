@@ -1,0 +1,135 @@
+"""Commands that take run directories: translate, score, compare, report, runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cclm.cli.group import JSON, RUN, SPLIT, TEXT, cli
+
+
+@cli.command()
+@RUN
+@SPLIT
+@click.option("--source", help="Translate text from this language, one sentence per line.", metavar="LANGUAGE")
+@click.option("--target", help="Into this one; it may be left out where there is only one.", metavar="LANGUAGE")
+@click.option("--input", "given", type=TEXT, help="The text (default: standard input).")
+@click.option("--output", "out", type=TEXT, help="Where to write (default: standard output).")
+@click.option("--quantization", type=click.Choice(["float32", "int8"]), help="int8 is faster (default: float32).")
+@click.option("--threads", type=click.IntRange(1), help="Threads that translate (default: one per core).")
+def translate(run: Path, split: str, source: str | None, target: str | None, **options: Any) -> None:
+    """Translates text with the best checkpoint of RUN; without --source, the test set (or dev) of every language.
+
+    \b
+      cclm translate work/phrasebook/runs/phrasebook --source aze < aze.txt > eng.txt
+
+    The model is exported to CTranslate2 once, into RUN/ctranslate2, and must give the same probabilities as the trained
+    one before it is used. int8 is compared with float32 first: cclm prints how much the dev loss and the translations
+    differ, and refuses int8 if the dev loss rises by more than 0.25 bits per token.
+    """
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if source or target:
+        from cclm.translation.text import translate_text
+
+        translate_text(run, source, target, **chosen)
+        return
+    if chosen:
+        raise click.UsageError("--input, --output, --quantization and --threads go with --source")
+    from cclm.evaluation.evaluate import Evaluation
+
+    for path in Evaluation(run, split).translate():
+        click.echo(path)
+
+
+@cli.command()
+@RUN
+@SPLIT
+@click.option(
+    "--scorer", "scorers", multiple=True, metavar="NAME=COMMAND", help="A program that scores too; repeatable."
+)
+@JSON
+def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
+    """Scores the translations of RUN: SacreBLEU and chrF per language, with intervals; writes RUN/scores.json.
+
+    From one language, or between many, the share of translations in another language than asked for stands beside them.
+    A scorer gets segments as JSON lines and answers with a score for each; docs/scoring.md has the protocol:
+
+    \b
+      cclm score work/phrasebook/runs/phrasebook --scorer comet="comet-env/bin/python comet_scorer.py"
+    """
+    import json
+
+    from cclm.cli.tables import print_scores
+    from cclm.evaluation.evaluate import Evaluation
+    from cclm.evaluation.external import parse_scorers
+    from cclm.formats.base import VERSION
+
+    scores = Evaluation(run, split).score(parse_scorers(scorers))
+    if as_json:
+        click.echo(json.dumps({"version": VERSION, **scores.plain()}, ensure_ascii=False))
+    else:
+        print_scores(scores)
+
+
+@cli.command()
+@click.argument("runs", nargs=-1, metavar="RUN RUN...", type=click.Path(file_okay=False, path_type=Path))
+@SPLIT
+@click.option("--metric", type=click.Choice(["bleu", "chrf"]), default="bleu", show_default=True)
+@click.option(
+    "--samples", type=click.IntRange(100), default=2000, show_default=True, help="Resamples of the bootstrap."
+)
+@JSON
+def compare(runs: Sequence[Path], split: str, metric: Any, samples: int, as_json: bool) -> None:
+    """Compares runs with the first RUN, or methods over seeds: differences, 95 % intervals and p values.
+
+    Two runs are compared sentence by sentence: the test sentences of each language are resampled, the same for both.
+    The means over all languages, HRLs and LRLs have an interval too. The folder of the bitext runs is a system like any
+    other. What is not translated yet is translated first. Says in a sentence what may be concluded; from one seed that
+    is nothing about a method.
+
+    Runs whose recipes differ in name and seed alone are one method. Where several methods are given, and several runs
+    of one, methods are compared with that of the first RUN over the seeds that both have, by a paired t-test:
+
+    \b
+      cclm compare uniform.1 uniform.2 uniform.3 ccl-m.1 ccl-m.2 ccl-m.3
+    """
+    if len(runs) < 2:
+        raise click.UsageError("give two runs or more: the first is what the others are compared with")
+    import json
+
+    from cclm.cli.tables import print_comparisons
+    from cclm.evaluation.compare import compare as compare_runs
+
+    found = compare_runs(runs, split, metric=metric, samples=samples)
+    if as_json:
+        click.echo(json.dumps(found.content(), ensure_ascii=False, allow_nan=False))
+    else:
+        print_comparisons(found)
+
+
+@cli.command()
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+def report(folder: Path) -> None:
+    """Writes DIR/report.html: one page about a run, a study or a sweep.
+
+    Of a run: the language graph, the curves, the scores and translations to read. Of a study (WORK/studies/NAME) and a
+    sweep (WORK/sweeps/NAME) also report.md and the figure as SVG.
+    """
+    from cclm.report import pages
+
+    write = pages.write_study if pages.is_study(folder) else pages.write_sweep
+    click.echo(write(folder) if pages.is_study(folder) or pages.is_sweep(folder) else pages.run_report(folder))
+
+
+@cli.command()
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@JSON
+def runs(folder: Path, as_json: bool) -> None:
+    """Lists the runs below DIR: running, interrupted or finished, how far, the best checkpoint, the scores.
+
+    DIR is a work folder, its runs folder, or any folder above.
+    """
+    from cclm.cli import listing
+
+    listing.run(folder, as_json=as_json)

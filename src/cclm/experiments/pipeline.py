@@ -1,0 +1,326 @@
+"""The one list of stages, from text to report. Whoever makes, skips or only plans a stage walks this list.
+
+    prepare -> graph -> benchmark -> train -> translate -> score -> report
+
+Every stage knows whether what is on disk still holds, how to make it, and what that costs at most.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cclm.atomic import write_if_changed
+from cclm.curriculum import LanguageGraph
+from cclm.data.prepare import Plan, Preparation
+from cclm.data.prepared import Prepared
+from cclm.errors import ConfigError, DataError
+from cclm.evaluation.evaluate import Evaluation
+from cclm.experiments.benchmark import benchmark, kept, write_recipe
+from cclm.experiments.cost import NOTHING, Cost, benchmark_cost, training_cost
+from cclm.experiments.executor import Job, Watcher, nobody, read_recipe
+from cclm.progress_bar import shown
+from cclm.recipe.schema import Recipe
+from cclm.report.pages import reported, run_report
+from cclm.training.directory import origin_of
+from cclm.training.provenance import begun_with, is_finished, refuse_other_settings, write_config
+from cclm.training.torchrun import world_size
+
+if TYPE_CHECKING:
+    from cclm.training.ranks import Ranks
+
+STAGES = ("prepare", "graph", "benchmark", "train", "translate", "score", "report")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the pipeline. `is_done` also loads what is there, for the stages after it."""
+
+    name: str
+    is_done: Callable[[], bool]
+    make: Callable[[], object]
+    cost: Callable[[], Cost] = lambda: NOTHING
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a stage would do."""
+
+    name: str
+    to_do: bool
+    cost: Cost = NOTHING
+
+
+@dataclass
+class Pipeline:
+    """A recipe on its way from text to report, and what the stages before have made of it."""
+
+    recipe: Recipe
+    workers: int | None = None
+    """Processes that prepare the text; one per core by default."""
+    at_once: int | None = None
+    """Bitext models that are trained at the same time; one per core by default."""
+    watcher: Watcher = nobody
+    """Follows the bitext trainings."""
+    say: Callable[[str], object] = field(default_factory=lambda: print_line)
+    """Where lines about the benchmark go."""
+    tensorboard: bool = False
+    strict: bool = False
+    """Whether a damaged newest checkpoint is an error."""
+    force: bool = False
+    """Whether the run may be resumed with other settings of training."""
+    prepared: Prepared | None = field(default=None, init=False)
+    graph: LanguageGraph | None = field(default=None, init=False)
+    losses: dict[str, float] | None = field(default=None, init=False)
+    trains: bool = field(default=False, init=False)
+    """Whether the recipe itself is trained: then the L* that its run was begun with holds, if there is such a run."""
+
+    @property
+    def folder(self) -> Path:
+        """The run directory of the recipe."""
+        return run_folder(self.recipe)
+
+    def stages(self, names: Sequence[str] = STAGES) -> Iterator[Stage]:
+        """The stages of these names, in the order of the list."""
+        made = (
+            Stage("prepare", self._is_prepared, self._prepare),
+            Stage("graph", self._has_graph, self._write_graph),
+            Stage("benchmark", self._has_losses, self._benchmark, self._benchmark_cost),
+            Stage("train", self._is_trained, self.train, self._training_cost),
+            Stage("translate", lambda: self.evaluation.translated() is not None, lambda: self.evaluation.translate()),
+            Stage("score", lambda: self.evaluation.scored() is not None, lambda: self.evaluation.score()),
+            Stage("report", lambda: reported(self.folder) is not None, lambda: run_report(self.folder)),
+        )
+        return (stage for stage in made if stage.name in names)
+
+    def walk(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> None:
+        """Makes every stage of these names that is not done; says of each whether it was made or skipped."""
+        self.trains = self.trains or "train" in names
+        if "train" in names:
+            self.refuse_other_settings()
+        for stage in self.stages(names):
+            start = time.monotonic()
+            if stage.is_done():
+                say(f"{stage.name:<10} skipped: nothing has changed")
+            else:
+                stage.make()
+                say(f"{stage.name:<10} done in {time.monotonic() - start:.1f} s")
+            if stage.name == "prepare" and "train" in names:
+                self.refuse_other_settings()  # of the data, too
+            if stage.name == "train" and "translate" in names:
+                # Trained now or before: settings of the translation may be new.
+                write_recipe(as_one(self.recipe))
+                write_config(self.folder, self.recipe)
+
+    def plan(self, names: Sequence[str] = STAGES) -> list[Planned]:
+        """What `walk` would do, without doing it. What depends on a stage that is not done is not done either."""
+        self.trains = True
+        self.refuse_other_settings()
+        planned: dict[str, Planned] = {}
+        for stage in self.stages(names):
+            waits = any(planned[name].to_do for name in NEEDS[stage.name] if name in planned)
+            to_do = waits or not stage.is_done()
+            planned[stage.name] = Planned(stage.name, to_do, stage.cost() if to_do else NOTHING)
+        return list(planned.values())
+
+    def run(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> bool:
+        """`walk`, under torchrun as well: there all ranks train together, and the first does the rest.
+
+        Returns whether this process is the one that has something to show for it.
+        """
+        if world_size() > 1 and not self._train_on_ranks():
+            return False
+        self.walk(names, say=say)
+        return True
+
+    def refuse_other_settings(self) -> None:
+        """Refuses a recipe that a run of its name was not begun with, before anything is made that it could not use."""
+        refuse_other_settings(self.folder, self.recipe, world_size(), self.prepared, force=self.force)
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """The translations and scores of the run."""
+        return Evaluation(self.folder, recipe=self.recipe)
+
+    def _is_prepared(self) -> bool:
+        self.prepared = self._preparation.existing()
+        return self.prepared is not None
+
+    def _prepare(self) -> None:
+        with shown({"learning subwords": len(self.recipe.data.languages) + 1}) as progress:
+            self.prepared = self._preparation.make(workers=self.workers, progress=progress)
+
+    @cached_property
+    def _preparation(self) -> Preparation:
+        return Preparation(Plan(self.recipe.data, self.recipe.vocabulary), self.recipe.prepared)
+
+    def _has_graph(self) -> bool:
+        self.graph = graph_of(self.recipe, self.data)
+        path = self.recipe.graph_file
+        if self.graph is None:
+            return not path.exists()
+        return path.is_file() and path.read_bytes() == self.graph.to_json().encode()
+
+    def _write_graph(self) -> None:
+        write_graph(self.recipe, self.graph)
+
+    def _has_losses(self) -> bool:
+        own = begun_with(self.folder, self.recipe) if self.trains else None
+        self.losses = own or kept(as_one(self.recipe), self.data, self.say)
+        return self.losses is not None
+
+    def _benchmark(self) -> None:
+        self.losses = benchmark(
+            as_one(self.recipe), self.data, at_once=self.at_once, watcher=self.watcher, say=self.say
+        )
+
+    def _benchmark_cost(self) -> Cost:
+        return benchmark_cost(as_one(self.recipe), self.prepared)
+
+    def _is_trained(self) -> bool:
+        return is_finished(self.folder, self.recipe, self.data, self.losses, world_size())
+
+    def _training_cost(self) -> Cost:
+        return training_cost(self.recipe, self.prepared, self.folder, world_size())
+
+    @property
+    def data(self) -> Prepared:
+        """The prepared data, once the first stage is done."""
+        assert self.prepared is not None
+        return self.prepared
+
+    def train(self, ranks: "Ranks | None" = None) -> None:
+        """The training itself, when all that comes before it is there."""
+        from cclm.training.ranks import ALONE  # torch: only where there is something to train
+        from cclm.training.session import Options, train
+
+        bleu = None
+        if self.recipe.training.measures_bleu:
+            from cclm.evaluation.dev_bleu import DevBleu  # a second more, where transformers is installed
+
+            bleu = DevBleu(self.recipe, self.data, self.folder)
+        options = Options(
+            ranks=ranks or ALONE, bleu=bleu, tensorboard=self.tensorboard, strict=self.strict, force=self.force
+        )
+        train(self.recipe, self.data, self.graph, self.losses, self.folder, options)
+
+    def _train_on_ranks(self) -> bool:
+        """The stages up to the training under torchrun: the first rank makes what comes before it, all train.
+
+        Returns whether this is the first rank.
+        """
+        from cclm.training.device import device_of
+        from cclm.training.ranks import joined
+
+        with joined(device_of(self.recipe.training.device).torch) as ranks:
+            if ranks.first:
+                self.trains = True
+                self.refuse_other_settings()
+                self.walk(("prepare",))
+                self.refuse_other_settings()
+                self.walk(("graph", "benchmark"))
+                ranks.broadcast(json.dumps([self.graph and self.graph.to_json(), self.losses]))
+            else:
+                graph, self.losses = json.loads(ranks.broadcast())
+                self.prepared = Prepared.open(self.recipe.prepared)
+                self.graph = LanguageGraph.from_json(graph) if graph else None
+            self.train(ranks)
+        return ranks.first
+
+
+NEEDS = {
+    "prepare": (),
+    "graph": ("prepare",),
+    "benchmark": ("prepare",),
+    "train": ("prepare", "benchmark"),
+    "translate": ("train",),
+    "score": ("translate",),
+    "report": ("score",),
+}
+"""The stages whose result each needs."""
+
+
+def run_folder(recipe: Recipe) -> Path:
+    """The run directory of a recipe."""
+    return Path(recipe.work) / "runs" / recipe.name
+
+
+def as_one(recipe: Recipe) -> Recipe:
+    """The recipe for one process with the same updates: bitext models are trained so, however many ranks there are."""
+    accumulate = recipe.training.accumulate * world_size()
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"accumulate": accumulate})})
+
+
+def graph_of(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph | None:
+    """The language graph; None where all languages are of one kind and no gate asks for it."""
+    both = recipe.data.high_resource and recipe.data.low_resource
+    return language_graph(recipe, prepared) if both or recipe.curriculum.gate.name == "competence" else None
+
+
+def language_graph(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph:
+    """The graph that the recipe names: a file of the user's, or vocabulary overlap of the training text."""
+    if recipe.graph.file:
+        return _given_graph(recipe, Path(recipe.graph.file))
+    assert prepared is not None
+    try:
+        return LanguageGraph.from_counts(
+            prepared.counts(),
+            high_resource=recipe.data.high_resource,
+            low_resource=recipe.data.low_resource,
+            k=recipe.graph.k or recipe.vocabulary.pieces,
+        )
+    except ValueError as error:
+        raise ConfigError(f"language graph: {error}") from None
+
+
+def _given_graph(recipe: Recipe, path: Path) -> LanguageGraph:
+    try:
+        graph = LanguageGraph.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"graph.file {path}: {getattr(error, 'strerror', None) or error}") from None
+    for side in ("high_resource", "low_resource"):
+        theirs, ours = set(getattr(graph, side)), set(getattr(recipe.data, side))
+        if theirs != ours:
+            raise ConfigError(
+                f"graph.file {path}: {side} is {', '.join(sorted(theirs))}, in the recipe {', '.join(sorted(ours))}"
+            )
+    return graph
+
+
+def write_graph(recipe: Recipe, graph: LanguageGraph | None) -> None:
+    """Leaves the graph where the report looks for it; removes an old one where there is none."""
+    try:
+        if graph is None:
+            recipe.graph_file.unlink(missing_ok=True)
+        else:
+            recipe.graph_file.parent.mkdir(parents=True, exist_ok=True)
+            write_if_changed(recipe.graph_file, graph.to_json())
+    except OSError as error:
+        raise DataError(f"{recipe.graph_file}: {error.strerror or error}") from None
+
+
+def train_job(job: Job) -> None:
+    """Trains a job in this process, and scores it if asked to. What comes before the training has been made already."""
+    from cclm.training.session import Options, train
+
+    recipe = job.settings()
+    prepared = Prepared.open(recipe.prepared)
+    if job.only:
+        train(recipe, prepared, None, None, job.folder, Options(only=(job.only,)))
+        return
+    forks = {fork.name: fork for fork in map(read_recipe, job.forks)}
+    options = Options(forks=forks)
+    train(recipe, prepared, graph_of(recipe, prepared), kept(recipe, prepared), job.folder, options)
+    origin = origin_of(job.folder)
+    if job.scored and not (origin and origin.same):  # of two runs that never parted, one is scored
+        evaluation = Evaluation(job.folder)
+        evaluation.scored() or evaluation.score()
+
+
+def print_line(line: str) -> None:
+    """Prints a line for people, beside what a command answers."""
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,129 @@
+"""The JSON files of prepared data: manifest.json, the vocabularies, and counts.json."""
+
+import hashlib
+import json
+from pathlib import Path, PurePosixPath
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, JsonValue, TypeAdapter, ValidationError
+
+from cclm.errors import DataError
+from cclm.formats.base import VERSION, JsonFile, Part, parse_json
+
+ADVICE = "delete the folder and run `cclm prepare` again"
+
+
+def _inside(name: str) -> str:
+    """Refuses names that lead out of the folder: a manifest may come from someone else."""
+    if "\0" in name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        raise ValueError("the name of a file inside the folder")
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_inside)]
+
+
+class FileFacts(Part):
+    """What identifies the content of a file."""
+
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> "FileFacts":
+        """The facts about a file on disk."""
+        return cls(bytes=path.stat().st_size, sha256=sha256(path))
+
+
+class Settings(Part):
+    """The settings of a recipe that decide the prepared data, as the recipe of that time had them."""
+
+    data: dict[str, JsonValue]
+    vocabulary: dict[str, JsonValue]
+
+
+class MadeFrom(Part):
+    """Everything that decides the prepared data: settings, the content of the text, and the programs."""
+
+    settings: Settings
+    inputs: dict[str, list[str]]
+    """SHA-256 of the files that were read, by what they were read for: `aze.train`, `phrasebook`."""
+    path: str | None
+    """The name of a data set on the Hugging Face hub, which has no files that could be hashed."""
+    cclm: str | None
+    """The version of this package where it makes the text itself (the phrasebook)."""
+    sentencepiece: str
+
+
+class SplitCounts(Part):
+    """What became of the pairs of one language and split."""
+
+    pairs: int
+    dropped: dict[str, int]
+    noted: dict[str, int]
+
+
+class Manifest(JsonFile):
+    """The content of manifest.json."""
+
+    advice: ClassVar[str] = ADVICE
+
+    fingerprint: str
+    settings: Settings
+    sizes: dict[str, dict[str, int]]
+    vocabularies: dict[str, int] = {}
+    pieces: dict[str, int] = {}
+    counts: dict[str, dict[str, SplitCounts]] = {}
+    made_from: MadeFrom
+    files: dict[FileName, FileFacts]
+    texts: dict[FileName, FileFacts] = {}
+    """The dev and test text. Data prepared by version 0.1.0 has none. Listed apart from `files`, so that the same text
+    has the same fingerprint whether its dev and test text is kept or not."""
+
+    @staticmethod
+    def fingerprint_of(made_from: MadeFrom, files: dict[str, FileFacts]) -> str:
+        """Identifies the data. Runs compare it: the same text and settings must give the same value for ever."""
+        facts = {name: file.plain() for name, file in files.items()}
+        return hashlib.sha256(json.dumps([made_from.plain(), facts], sort_keys=True).encode()).hexdigest()
+
+
+class VocabularyFile(JsonFile):
+    """The content of other.json, pivot.json or vocabulary.json."""
+
+    advice: ClassVar[str] = ADVICE
+
+    tags: dict[str, int]
+    symbols: list[tuple[str, int]]
+    """Every symbol and how often it occurs in the training text."""
+
+    def text(self) -> str:
+        """The content of the file, with one symbol per line."""
+        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in self.symbols)
+        return f'{{"version": {VERSION}, "tags": {json.dumps(self.tags)}, "symbols": [\n{lines}\n]}}\n'
+
+
+PieceCounts = dict[str, dict[str, int]]
+"""How often each subword occurs in the training text, by language."""
+_PIECE_COUNTS = TypeAdapter(PieceCounts)
+
+
+def read_counts(path: Path) -> PieceCounts:
+    """The content of counts.json, which has no version: version 0.1.0 wrote it without one, and its checksum is part
+    of the fingerprint."""
+    try:
+        return _PIECE_COUNTS.validate_python(parse_json(path.read_bytes(), str(path), ADVICE))
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}; {ADVICE}") from None
+    except ValidationError:
+        raise DataError(f"{path}: expected {{LANGUAGE: {{SUBWORD: COUNT}}}}; {ADVICE}") from None
+
+
+def write_counts(path: Path, counts: PieceCounts) -> None:
+    """Writes counts.json."""
+    path.write_text(json.dumps(counts, ensure_ascii=False), encoding="utf-8")
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,83 @@
+"""What every part of a recipe, study or scenario is, and how its mistakes are reported."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from cclm.errors import ConfigError
+
+
+class Section(BaseModel):
+    """A part of the settings. Unknown keys are refused, and an object never changes after it was read.
+
+    The docstring under a field is its documentation: `docs/configuration.md` is generated from it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
+
+
+SomeSection = TypeVar("SomeSection", bound=Section)
+
+
+def check(model: type[SomeSection], content: Mapping[str, object], source: str) -> SomeSection:
+    """The settings as an object; ConfigError with every mistake in them at once."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        problems = [_explain(details, model) for details in error.errors()]
+        raise ConfigError("\n".join(f"{source}: {problem}" for problem in problems)) from None
+
+
+def _explain(details: ErrorDetails, model: type[Section]) -> str:
+    """One mistake in our words, without the tags of unions that pydantic puts into the path."""
+    kind, given, context = details["type"], details["input"], details.get("ctx", {})
+    path, keys = _place(details["loc"], model)
+    where = ".".join(path)
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(path[-1], keys, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(sorted(keys))}"
+        return f"unknown key {where!r}{hint}"
+    if kind == "missing":
+        return f"{where} is missing"
+    if kind == "union_tag_invalid":
+        return f"{where}.name must be one of {context['expected_tags']}; got {context['tag']!r}"
+    if kind == "literal_error":
+        return f"{where} must be one of {context['expected'].replace(' or ', ', ')}; got {given!r}"
+    message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    said = f"{where} {message[0].lower()}{message[1:]}".lstrip()
+    # A mistake of a whole section is described by the message; printing the section would bury it.
+    return said if kind == "value_error" and isinstance(given, dict) else f"{said}; got {given!r}"
+
+
+def _place(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str]]:
+    """The path as the user wrote it, and the keys that exist at its last level."""
+    path: list[str] = []
+    keys: set[str] = set()
+    for part in loc:
+        if get_origin(model) is dict:
+            path.append(str(part))
+            model = get_args(model)[1]
+            continue
+        options = sections_in(model)
+        keys = {name for option in options for name in option.model_fields}
+        if part not in keys and (tagged := [option for option in options if part in _tags(option)]):
+            model, keys = tagged[0], set(tagged[0].model_fields)
+            continue
+        path.append(str(part))
+        model = next((o.model_fields[str(part)].annotation for o in options if part in o.model_fields), None)
+    return path, keys
+
+
+def sections_in(annotation: Any) -> list[type[Section]]:
+    """The sections that an annotation allows: one, several in a union, or none."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in sections_in(part)]
+
+
+def _tags(section: type[Section]) -> tuple[object, ...]:
+    name = section.model_fields.get("name")
+    return get_args(name.annotation) if name else ()

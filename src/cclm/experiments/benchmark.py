@@ -19,6 +19,7 @@ from cclm.training.directory import RECIPE
 from cclm.training.lock import Lock, owner_of
 from cclm.training.provenance import changes, made_from
 from cclm.training.tasks import tasks
+from cclm.training.unigram import unigram_loss
 
 Say = Callable[[str], object]
 
@@ -47,7 +48,9 @@ def bitext_recipe(recipe: Recipe) -> Recipe:
 
 def fingerprint(recipe: Recipe, prepared: Prepared) -> str:
     """Identifies everything that makes L*: data, vocabularies, direction, model, training."""
-    bitext = bitext_recipe(recipe).model_dump(mode="json", include={"seed", "model", "training"})
+    bitext = bitext_recipe(recipe).model_dump(
+        mode="json", include={"seed", "model", "training"}, exclude={"training": {"save_every"}}
+    )
     made = [prepared.fingerprint, recipe.data.direction, bitext]
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
 
@@ -74,7 +77,20 @@ def benchmark(
         losses = {job.name: best_loss(job.folder, job.name) for job in jobs}
         found = Benchmark(losses=losses, fingerprint=fingerprint(recipe, prepared))
         found.write(_file(recipe))
+        _warn_of_useless(losses, recipe, prepared, say)
     return losses
+
+
+def _warn_of_useless(losses: dict[str, float], recipe: Recipe, prepared: Prepared, say: Say) -> None:
+    """Competence is relative to L*: a bitext model that has learned nothing makes every model look competent."""
+    for name, task in tasks(recipe.data, prepared).items():
+        symbols = len(prepared.pivot if task.direction.to_pivot else prepared.other)
+        floor = unigram_loss(prepared, task, symbols=symbols, smoothing=recipe.training.label_smoothing)
+        if losses[name] > floor:
+            say(
+                f"warning: L* of {name} is {losses[name]:.2f} bits per token, worse than the {floor:.2f} of a unigram"
+                " model: its bitext model has learned nothing; raise benchmark.max_steps or training.learning_rate"
+            )
 
 
 def kept(recipe: Recipe, prepared: Prepared, say: Say = lambda line: None) -> dict[str, float] | None:

@@ -164,6 +164,8 @@ class TrainingSection(Section):
     """Steps after which training ends."""
     validate_every: int = Field(default=1000, ge=1)
     """Steps between validations; each writes a checkpoint."""
+    save_every: int | None = Field(default=None, ge=1)
+    """Steps between further checkpoints, between validations. Default: none. They change neither log nor result."""
     patience: int = Field(default=10, ge=1)
     """Validations without improvement of `stop_on` after which training ends early."""
     stop_on: Metric = "weighted"

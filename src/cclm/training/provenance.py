@@ -20,7 +20,7 @@ from cclm.formats.checkpoint import (
 from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, read_settings, settings_text
 from cclm.recipe.schema import Recipe
 
-FREE = {"max_steps", "patience", "device"}
+FREE = {"max_steps", "patience", "device", "save_every"}
 """Settings of training that may change when a run is resumed: they decide how long and where, not what."""
 FORCIBLE = ("recipe.training.", "recipe.curriculum.every", "recipe.curriculum.dev_sample", "recipe.model.dropout",
             "recipe.model.attention_dropout", "recipe.model.activation_dropout", "recipe.name")  # fmt: skip
@@ -46,10 +46,20 @@ def _decisive(recipe: Recipe, world: int) -> dict[str, Any]:
 
 def write_config(folder: Path, recipe: Recipe) -> None:
     """Writes the resolved recipe as it is now: settings that may change while a run is resumed are in it, too."""
-    if recipe.training.precision == "auto" and (folder / MADE_FROM).exists():
-        begun = _read(folder).recipe["training"]["precision"]
+    begun = begun_precision(folder)
+    if recipe.training.precision == "auto" and begun:
         recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": begun})})
     write_if_changed(folder / CONFIG, settings_text(recipe.model_dump(mode="json")))
+
+
+def begun_precision(folder: Path) -> str | None:
+    """The precision that a run was begun in, which `auto` keeps; None where there is no run yet."""
+    if not (folder / MADE_FROM).exists():
+        return None
+    try:
+        return str(_read(folder).recipe["training"]["precision"])
+    except (KeyError, TypeError):
+        raise _damaged(folder) from None
 
 
 def changes(folder: Path, now: MadeFrom) -> list[str]:

@@ -35,6 +35,7 @@ from cclm.training.lock import Lock
 from cclm.training.log import LogWriter
 from cclm.training.provenance import (
     FREE,
+    begun_precision,
     differences,
     forced_settings,
     made_from,
@@ -85,7 +86,8 @@ def train(
     options = options or Options()
     if recipe.training.measures_bleu and options.bleu is None:
         raise TrainingError("training.bleu: nothing translates here; set it to false, and stop_on, select_on to macro")
-    device = device_of(recipe.training.device, recipe.training.precision)
+    precision = begun_precision(folder) if recipe.training.precision == "auto" else recipe.training.precision
+    device = device_of(recipe.training.device, precision or "auto", width=recipe.model.width)
     resolved = recipe.training.model_copy(update={"precision": device.precision})
     recipe = recipe.model_copy(update={"training": resolved})  # on another machine `auto` might be something else
     keep_freed_memory()

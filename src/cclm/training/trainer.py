@@ -35,6 +35,9 @@ SHOW_EVERY = 50
 PATIENCE_WITH_NAN = 10
 """Consecutive steps with a loss or gradient that is not finite before the training ends with an error."""
 
+FAR_ABOVE = 4.0
+"""A competence above this is suspicious: the bitext model is 2 bits per token worse than the shared model."""
+
 
 @dataclass
 class Parts:
@@ -70,6 +73,7 @@ class Trainer:
     def __init__(self, parts: Parts, progress: Progress, outputs: Outputs) -> None:
         self.parts, self.progress, self.outputs = parts, progress, outputs
         self._settings, self._every = parts.recipe.training, parts.recipe.curriculum.every
+        self._warned: set[str] = set()
         self._since_good: list[DrawnBatch] = []  # micro-batches since the last step that was taken
 
     def run(self, poll: Callable[[], None]) -> str:
@@ -92,8 +96,8 @@ class Trainer:
             elif progress.due[0] == "validate":
                 self._validate(progress.step)
                 progress.due.pop(0)
-            elif progress.due.pop(0) == "save":
-                self.save(logged=True)
+            else:
+                self.save(logged=progress.due.pop(0) == "save")
             poll()
         return progress.finished
 
@@ -102,8 +106,11 @@ class Trainer:
         last = step >= settings.max_steps
         due = ["show"] if step % SHOW_EVERY == 0 else []
         due += ["probe"] if step % self._every == 0 else []
-        due += ["validate", "save"] if step % settings.validate_every == 0 or last else []
-        return due
+        if step % settings.validate_every == 0 or last:
+            return [*due, "validate", "save"]
+        # Not logged: training.save_every may be changed when a run is resumed, and the log stays the same.
+        is_extra = settings.save_every is not None and step % settings.save_every == 0
+        return [*due, "extra save"] if is_extra else due
 
     def _train_step(self, step: int) -> None:
         """One update from `accumulate` micro-batches per rank, each of one language and drawn independently."""
@@ -219,7 +226,20 @@ class Trainer:
         outputs.log.write(event)
         fault("probe:logged")
         outputs.console.probed(event)
+        self._warn_of_useless_losses(event)
         self._admit(step, new)
+
+    def _warn_of_useless_losses(self, event: Probe) -> None:
+        """Warns, once per language, of a reference loss L* that is far worse than the shared model."""
+        for lang, competence in event.competence.items():
+            if competence is not None and competence > FAR_ABOVE and lang not in self._warned:
+                self._warned.add(lang)
+                reference = (event.dev_loss[lang] or 0.0) + math.log2(competence)
+                self.outputs.console.print(
+                    f"warning: competence of {lang} is {competence:.3g}, far above 1: its reference loss L* of"
+                    f" {reference:.2f} bits per token is much worse than this model ({event.dev_loss[lang]:.2f});"
+                    " train its bitext model longer, or correct benchmark.file"
+                )
 
     def _signals(self, step: int) -> dict[str, Any]:
         """What the curriculum needs in this round beside the dev losses, by name: of any shape."""

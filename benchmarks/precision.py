@@ -4,22 +4,25 @@
     python benchmarks/precision.py --width 96 --threads 1
 
 `cclm` uses such tables for `training.precision: auto` (cclm/training/device.py). Times are processor time per thread,
-which other work on the machine changes little; both precisions take turns, and the smallest time of each counts.
+which other work on the machine changes little. Both precisions take turns, and the median of each counts. Every batch
+has another shape, as in a training: bf16 products are compiled for every new shape, so that narrow models may be slower
+in bf16 although each product is faster.
 """
 
 import argparse
 import time
+from statistics import median
 
 import torch
 
-from cclm.model import Shape, Transformer
+from cclm.model import PAD, Shape, Transformer
 from cclm.model.loss import losses
 from cclm.training.adam import Adam
 from cclm.training.device import Device
 
 WIDTHS = (64, 96, 128, 192, 256, 384, 512)
 SYMBOLS, LENGTH = 1000, 10
-"""Of the vocabularies, and tokens of a sentence."""
+"""Symbols of a vocabulary, and tokens of a sentence."""
 
 
 def step_time(model: Transformer, optimizer: Adam, device: Device, ids: torch.Tensor) -> float:
@@ -33,21 +36,30 @@ def step_time(model: Transformer, optimizer: Adam, device: Device, ids: torch.Te
     return time.process_time() - start
 
 
+def batch(number: int, tokens: int) -> torch.Tensor:
+    """Sentences of several lengths, about `tokens` in all: another shape for every number."""
+    generator = torch.Generator().manual_seed(number)
+    longest = LENGTH + number % 8
+    ids = torch.randint(4, SYMBOLS, (2 * tokens // longest, longest), generator=generator)
+    lengths = torch.randint(1, longest + 1, (len(ids), 1), generator=generator)
+    return ids.masked_fill_(torch.arange(longest) >= lengths, PAD)
+
+
 def measure(width: int, threads: int, tokens: int, rounds: int) -> dict[str, float]:
-    """The smallest time per step of each precision, in milliseconds."""
+    """The median time per step of each precision, in milliseconds."""
     torch.set_num_threads(threads)
     shape = Shape(SYMBOLS, SYMBOLS, 2, 4, width, 2 * width, dropout=0.1, attention_dropout=0.1, activation_dropout=0.1)
     model = Transformer(shape, seed=1)
     model.train()
     optimizer = Adam(model)
-    ids = torch.randint(4, SYMBOLS, (tokens // LENGTH, LENGTH), generator=torch.Generator().manual_seed(1))
     times: dict[str, list[float]] = {"fp32": [], "bf16": []}
     for number in range(rounds + 1):
+        ids = batch(number, tokens)
         for precision, found in times.items():
             seconds = step_time(model, optimizer, Device(torch.device("cpu"), precision), ids)
             if number:  # the first is a warm-up
                 found.append(1000 * seconds / threads)
-    return {precision: min(found) for precision, found in times.items()}
+    return {precision: median(found) for precision, found in times.items()}
 
 
 def main() -> None:

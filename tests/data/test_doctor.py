@@ -88,7 +88,7 @@ def test_missing_splits_are_told(text: Path) -> None:
     assert not report.healthy
     found = messages(report)
     assert "error: aze has no dev set: give one, or cut one off with data.cut.dev=500" in found
-    assert "warning: glg has no test set: nothing will be scored there" in found
+    assert "warning: glg has no test set: it is not scored, and means leave it out" in found
 
 
 def test_swapped_columns_are_suspected(text: Path) -> None:

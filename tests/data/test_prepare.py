@@ -427,7 +427,7 @@ def test_files_that_change_places_are_prepared_anew(tmp_path: Path) -> None:
 def test_an_empty_dev_set_is_an_error(tmp_path: Path) -> None:
     write_tsv(tmp_path / "text")
     (tmp_path / "text" / "aze.dev.tsv").write_text("")
-    with pytest.raises(DataError, match="nothing is left of the dev set of aze"):
+    with pytest.raises(DataError, match="the dev set of aze has no pair with text on both sides"):
         prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
     report = diagnose(data(tmp_path / "text"), probe=10, workers=1)
     assert not report.healthy

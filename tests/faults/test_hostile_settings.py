@@ -23,15 +23,15 @@ def fails(*values: str, reason: str) -> object:
 @pytest.mark.parametrize(
     "change",
     [
-        fails(f"seed={HUGE}", reason="traceback: ValueError"),
-        fails(f"training.batch_tokens={HUGE}", reason="traceback: OverflowError"),
-        fails(f"vocabulary.pieces={HUGE}", reason="traceback: ValueError"),
-        fails("curriculum.gate.threshold=.nan", reason="the run is begun, and then differs from itself: nan -> nan"),
-        fails("training.learning_rate=.inf", reason="taken as it is"),
+        f"seed={HUGE}",
+        f"training.batch_tokens={HUGE}",
+        f"vocabulary.pieces={HUGE}",
+        "curriculum.gate.threshold=.nan",
+        "training.learning_rate=.inf",
         "training.learning_rate=.nan",
         "training.device=meta",
         "training.device=nonsense",
-        fails('work="a\\0b"', reason="traceback: ValueError"),
+        'work="a\\0b"',
         'data.path="a\\0b"',
     ],
 )
@@ -73,7 +73,6 @@ def test_square_brackets_in_a_path_are_printed_as_they_are(fresh: Path, name: st
     assert name in ended.stdout
 
 
-@pytest.mark.xfail(strict=True, reason="ends in an error about a file of ours")
 @pytest.mark.parametrize("name", ["models", "manifest.json"])
 def test_a_language_with_the_name_of_a_file_of_ours_is_prepared_or_refused(fresh: Path, name: str) -> None:
     """The name of a language never collides with the files of the prepared data."""
@@ -86,7 +85,6 @@ def test_a_language_with_the_name_of_a_file_of_ours_is_prepared_or_refused(fresh
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="waits without end")
 def test_a_recipe_that_is_a_fifo_is_refused_at_once(fresh: Path) -> None:
     """A file that is not a regular file is named; nothing waits for a writer that may never come."""
     os.mkfifo(fresh / "pipe.yaml")
@@ -100,7 +98,6 @@ def test_a_recipe_with_a_python_tag_runs_nothing(fresh: Path) -> None:
     assert not (fresh / "trap").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="the test sets are translated")
 @pytest.mark.parametrize("option", ["--source", "--target"])
 def test_an_empty_language_is_refused(project: Path, option: str) -> None:
     """`--source ''` is a mistake in a script, and not the request to translate the test sets."""
@@ -108,9 +105,7 @@ def test_an_empty_language_is_refused(project: Path, option: str) -> None:
     assert_refused(ended, option, codes=[2])
 
 
-@pytest.mark.parametrize(
-    "path", [fails("text/{lang", reason="taken for the name of a folder"), "text/{lang}.{splt}.tsv"]
-)
+@pytest.mark.parametrize("path", ["text/{lang", "text/{lang}.{splt}.tsv"])
 def test_a_path_pattern_that_cannot_be_filled_in_is_refused(fresh: Path, path: str) -> None:
     """The message names data.path, the pattern, and what a pattern may contain."""
     ended = cclm("prepare", "recipe.yaml", f"data.path='{path}'", "work=other", "--workers", "1", folder=fresh)
@@ -118,9 +113,7 @@ def test_a_path_pattern_that_cannot_be_filled_in_is_refused(fresh: Path, path: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "threads", [fails("10000", reason="starts 10,000 threads"), fails(HUGE, reason="traceback: TypeError")]
-)
+@pytest.mark.parametrize("threads", ["10000", HUGE])
 def test_threads_are_capped(project: Path, threads: str) -> None:
     """More threads than cores are of no use: the number is lowered, or refused by the name of its option."""
     (project / "lines.txt").write_text("ev kitab su.\n")
@@ -135,7 +128,6 @@ def test_threads_are_capped(project: Path, threads: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="UserWarning with the path and the line of the source")
 def test_a_warning_does_not_show_our_source(fresh: Path) -> None:
     """A low-resource language that resembles no other is a warning in words, without a line of code."""
     graph = {"version": 1, "k": None, "high_resource": ["tur"], "low_resource": ["aze"]}

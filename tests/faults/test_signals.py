@@ -98,7 +98,6 @@ def test_sigusr1_saves_and_ends_with_138(fresh: Path) -> None:
     assert len(checkpoints(fresh)) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="traceback: BrokenProcessPool")
 def test_a_killed_prepare_worker_is_told_in_a_line(fresh: Path) -> None:
     """`prepare` ends with 1, says that a worker was killed, and leaves nothing of its work behind."""
     for path in (fresh / "text").glob("*.train.tsv"):

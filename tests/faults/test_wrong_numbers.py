@@ -46,7 +46,6 @@ def assert_same_or_refused(ended: Ended, expected: object, found: object, *named
         assert_refused(ended, *named)
 
 
-@pytest.mark.xfail(strict=True, reason="the test set is translated with the other vocabulary")
 @pytest.mark.slow
 def test_scores_stay_the_same_when_other_data_is_prepared_in_the_work_folder(project: Path, run: Path) -> None:
     """`score` translates with the data that the run was trained on, or names the data and refuses."""
@@ -60,7 +59,6 @@ def test_scores_stay_the_same_when_other_data_is_prepared_in_the_work_folder(pro
     assert_same_or_refused(ended, before, after, RUN, "prepare")
 
 
-@pytest.mark.xfail(strict=True, reason="the export takes the other vocabulary")
 @pytest.mark.slow
 def test_an_export_uses_the_data_of_its_run(project: Path, run: Path) -> None:
     """`translate --source` gives the same text after other data was prepared, or names the data and refuses."""
@@ -115,7 +113,6 @@ def test_preparing_other_data_while_reference_losses_are_trained_does_not_change
     assert_same_or_refused(ended, alone.stdout, ended.stdout, "prepare")
 
 
-@pytest.mark.xfail(strict=True, reason="the new references are scored under the old fingerprint")
 def test_a_test_set_edited_at_equal_length_is_not_scored_as_the_old_one(project: Path, run: Path) -> None:
     """`score` uses the references that were prepared, or names the changed test set and refuses."""
     before = read_json(run / "scores.json")
@@ -170,13 +167,11 @@ def test_a_study_arm_that_changes_the_data_gets_its_own_data(
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="a run of that name is trained")
 def test_the_name_bitext_is_reserved(project: Path) -> None:
     """A run cannot have the name of the folder that the bilingual models are in."""
     assert_refused(cclm("train", "recipe.yaml", "name=bitext", folder=project), "name", "bitext", codes=[2])
 
 
-@pytest.mark.xfail(strict=True, reason="the damaged file is used")
 @pytest.mark.parametrize("pattern", ["model.bin", "aze.model", "source_vocabulary.json"])
 def test_a_changed_byte_in_an_exported_model_is_noticed(project: Path, run: Path, pattern: str) -> None:
     """A damaged export is made anew or refused by name, and never used."""
@@ -224,7 +219,6 @@ def test_a_run_does_not_continue_a_log_that_lost_its_beginning_or_end(
         assert_refused(ended, "log.jsonl", codes=[1])
 
 
-@pytest.mark.xfail(strict=True, reason="advises to resume the run, which cannot help")
 def test_a_report_of_a_damaged_log_says_where_it_is_damaged(run: Path, project: Path) -> None:
     """`report` names log.jsonl and the line, and does not advise to resume a run that is finished."""
     log = run / "log.jsonl"

@@ -11,10 +11,6 @@ from cclm.formats.run import MadeFrom, Timing, read_settings, settings_text, tra
 
 SAMPLER = {"name": "temperature", "tau": math.inf}
 SETTINGS = {"name": "no", "curriculum": {"sampler": SAMPLER}, "languages": ["no", "1e3"]}
-    "name": "no",
-    "curriculum": {"sampler": {"name": "temperature", "tau": math.inf}},
-    "languages": ["no", "1e3"],
-}
 
 
 def test_settings_are_written_as_yaml_and_read_back_unchanged(tmp_path: Path) -> None:

@@ -124,7 +124,6 @@ def test_a_dry_run_tells_the_time(folder: Path) -> None:
 # Text of the commands
 
 
-@pytest.mark.xfail(strict=True, reason="the last line has no end")
 def test_a_printed_recipe_ends_its_last_line(tmp_path: Path) -> None:
     """A file made of it can be added to."""
     names = [line.split()[0] for line in done(tmp_path, "recipes").stdout.splitlines()]

@@ -146,7 +146,6 @@ def _dangling(path: Path) -> None:
     path.symlink_to("elsewhere.tsv")
 
 
-@pytest.mark.xfail(strict=True, reason="it counts as no test set")
 @pytest.mark.parametrize("make", [_loop, _dangling, os.mkdir], ids=["loop", "dangling", "directory"])
 @pytest.mark.parametrize("command", ["doctor", "prepare"])
 def test_a_test_set_that_cannot_be_read_is_an_error(folder: Path, make: Callable[[Path], None], command: str) -> None:
@@ -158,7 +157,6 @@ def test_a_test_set_that_cannot_be_read_is_an_error(folder: Path, make: Callable
     assert "aze.test.tsv" in (result.stdout + result.stderr).replace("\n", "")
 
 
-@pytest.mark.xfail(strict=True, reason="the folder is read as one of JSON lines or Parquet files: none are found")
 def test_a_folder_of_save_to_disk_is_read(tmp_path: Path) -> None:
     """A DatasetDict on disk, a folder for each language, as `datasets` itself writes it."""
     from datasets import Dataset, DatasetDict
@@ -211,7 +209,6 @@ def both_ways(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "work" / "runs" / "small"
 
 
-@pytest.mark.xfail(strict=True, reason="languages of the page are those of the graph and, beside them, the directions")
 def test_the_page_of_a_many_to_many_run_has_a_node_for_each_language_and_measures_it(both_ways: Path) -> None:
     """The graph's languages are those that were measured: none of them is without numbers in the data of the page."""
     page = (both_ways / "report.html").read_text()

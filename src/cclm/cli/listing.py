@@ -12,6 +12,8 @@ from cclm.training.provenance import newest_checkpoint, progress_of
 
 SIGNS = ("made_from.json", "config.yaml", "log.jsonl", "checkpoints")
 """A folder with any two of these is a run, even if it is damaged."""
+SKIPPED = ("prepared", "cache")
+"""Folders of a work folder that hold no runs of their own; bitext models in the cache are reached by their link."""
 HEADS = ("run", "state", "step", "best", "dev loss", "BLEU", "HRL", "LRL")
 
 
@@ -39,7 +41,10 @@ def runs_below(folder: Path) -> Iterator[Path]:
             yield Path(place)
         elif is_bitext(Path(place)):
             yield Path(place)
-        folders[:] = sorted(name for name in folders if name != "prepared" and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
+        for name in folders:
+            if is_bitext(link := Path(place) / name) and link.is_symlink():  # into the cache: os.walk stops there
+                yield from runs_below(link)
 
 
 def standing(run: Path) -> dict[str, Any]:

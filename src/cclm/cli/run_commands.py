@@ -28,6 +28,9 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
     one before it is used. int8 is compared with float32 first: cclm prints how much the dev loss and the translations
     differ, and refuses int8 if the dev loss rises by more than 0.25 bits per token.
     """
+    for option, language in (("--source", source), ("--target", target)):
+        if language == "":
+            raise click.UsageError(f"{option} is empty; give a language, as in {option} aze")
     chosen = {name: value for name, value in options.items() if value is not None}
     if source or target:
         from cclm.translation.text import translate_text
@@ -48,8 +51,14 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
 @click.option(
     "--scorer", "scorers", multiple=True, metavar="NAME=COMMAND", help="A program that scores too; repeatable."
 )
+@click.option(
+    "--scorer-timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Ends a scorer that takes longer.",
+)
 @JSON
-def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
+def score(run: Path, split: str, scorers: Sequence[str], scorer_timeout: float | None, as_json: bool) -> None:
     """Scores the translations of RUN: SacreBLEU and chrF per language, with intervals; writes RUN/scores.json.
 
     From one language, or between many, the share of translations in another language than asked for stands beside them.
@@ -65,7 +74,7 @@ def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
     from cclm.evaluation.external import parse_scorers
     from cclm.formats.base import VERSION
 
-    scores = Evaluation(run, split).score(parse_scorers(scorers))
+    scores = Evaluation(run, split).score(parse_scorers(scorers), scorer_timeout)
     if as_json:
         click.echo(json.dumps({"version": VERSION, **scores.plain()}, ensure_ascii=False))
     else:
@@ -120,6 +129,25 @@ def report(folder: Path) -> None:
 
     write = pages.write_study if pages.is_study(folder) else pages.write_sweep
     click.echo(write(folder) if pages.is_study(folder) or pages.is_sweep(folder) else pages.run_report(folder))
+
+
+@cli.command()
+@click.argument("work", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
+def clean(work: Path, dry_run: bool) -> None:
+    """Removes from the work folder WORK prepared data, graphs and bitext models that nothing uses any more.
+
+    What a run was trained on stays, and so does what was made last. Runs are never removed.
+    """
+    from cclm.data.work_folder import WorkFolder
+    from cclm.experiments import clean as command
+
+    folder = WorkFolder(work)
+    entries = command.unused(folder)
+    for entry in entries:
+        click.echo(f"{entry}\t{command.size(entry) / 1e6:,.1f} MB")
+    if not dry_run:
+        command.remove(folder, entries)
 
 
 @cli.command()

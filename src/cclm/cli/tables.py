@@ -10,7 +10,7 @@ from cclm.evaluation.bootstrap import Difference
 from cclm.evaluation.compare import TITLES, Compared, Comparisons
 from cclm.evaluation.significance import OverSeeds
 from cclm.formats.scores import Scores
-from cclm.report.written import seeds_named
+from cclm.report.document import name_seeds
 
 MEANS = {"all": "mean", "hrl": "HRLs", "lrl": "LRLs"}
 
@@ -33,6 +33,8 @@ def print_scores(scores: Scores) -> None:
     console.print(table)
     if off_target:
         console.print("off-target: identified as another language; in brackets, that of the references", style="dim")
+    if scores.left_out:
+        console.print(Text(f"without a {scores.signature.split} set, in no mean: {', '.join(scores.left_out)}"))
 
 
 def _off_target(row: Mapping[str, float]) -> str:
@@ -57,7 +59,7 @@ def print_comparisons(found: Comparisons) -> None:
 def _seeds(comparison: Compared) -> str:
     """The seeds of methods; nothing for two runs."""
     seeds = comparison.seeds
-    return "" if not seeds else f", {seeds_named(seeds)}" + (" on average" if len(seeds) > 1 else "")
+    return "" if not seeds else f", {name_seeds(seeds)}" + (" on average" if len(seeds) > 1 else "")
 
 
 def _is_over_seeds(comparison: Compared) -> bool:

@@ -15,6 +15,7 @@ from cclm.data.examine import (
     Findings,
     Identifier,
     Rules,
+    empty_set,
     evaluation_digests,
     scan_language,
 )
@@ -154,13 +155,15 @@ def _identified(texts: Texts, lang: str, split: str, identifier: Identifier | No
 def _split_problems(lang: str, findings: dict[str, Findings], probe: int) -> Iterator[Problem]:
     if "dev" not in findings:
         yield Problem("error", f"{lang} has no dev set: give one, or cut one off with data.cut.dev=500")
-    elif not findings["dev"].kept:
-        yield Problem("error", f"the dev set of {lang} is empty: competence cannot be measured there")
+    elif findings["dev"].is_empty:
+        yield Problem("error", empty_set(lang, "dev"))
     elif findings["dev"].kept < probe:
         size = findings["dev"].kept
         yield Problem("warning", f"dev set of {lang}: {size} pairs; a probe takes all instead of {probe} of them")
     if "test" not in findings:
-        yield Problem("warning", f"{lang} has no test set: nothing will be scored there")
+        yield Problem("warning", f"{lang} has no test set: it is not scored, and means leave it out")
+    elif findings["test"].is_empty:
+        yield Problem("error", empty_set(lang, "test"))
     if not findings["train"].kept:
         yield Problem("error", f"nothing is left of the training text of {lang}: every pair was dropped")
 

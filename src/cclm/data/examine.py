@@ -80,6 +80,11 @@ class Findings:
     digests: "array[int]" = field(default_factory=lambda: array("Q"))
     """One hash per kept pair."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pair has text on both sides. Dev and test sets keep pairs with an empty side in their place."""
+        return self.kept <= self.notes[EMPTY]
+
     def forget_digests(self) -> None:
         """Frees them once duplicates have been counted."""
         self.digests = array("Q")
@@ -155,6 +160,14 @@ def _reason(
         if language in identifier.languages and identifier.identify(other) != language:
             return WRONG_LANGUAGE
     return None
+
+
+def empty_set(language: str, split: str) -> str:
+    """The message about a dev or test set with nothing to measure on."""
+    return (
+        f"the {split} set of {language} has no pair with text on both sides:"
+        f" give it some, or remove it and set data.cut.{split}=500"
+    )
 
 
 @lru_cache(maxsize=4)

@@ -13,15 +13,15 @@ import sentencepiece
 from cclm import __version__
 from cclm.atomic import atomic_folder, refuse_foreign, restore
 from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
-from cclm.data.examine import CHUNK, Findings, Rules, Scanned, evaluation_digests, scan_language
+from cclm.data.examine import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
 from cclm.data.prepared import Prepared
 from cclm.data.subwords import learn_models
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import Segmenter, Vocabulary
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
-from cclm.formats.base import parse_json
-from cclm.formats.prepared import FileFacts, MadeFrom, Manifest, Settings, SplitCounts, sha256, write_counts
+from cclm.formats.base import parse_json, sha256
+from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, write_counts
 from cclm.progress_bar import Progress
 from cclm.recipe.schema import DataSection, VocabularySection
 
@@ -46,30 +46,34 @@ class Preparation:
         self.plan, self.folder = plan, folder
         self._texts = Texts(plan.data)
 
-    def existing(self) -> Prepared | None:
-        """The folder's content, if it is what the plan would prepare, undamaged."""
-        restore(self.folder)
+    def existing(self, folder: Path | None = None) -> Prepared | None:
+        """The content of this folder, or of another, if it is what the plan would prepare, undamaged."""
+        folder = folder or Path(os.path.realpath(self.folder))
+        restore(folder)
         try:
-            manifest = Manifest.read(self.folder / "manifest.json")
+            manifest = Manifest.read(folder / "manifest.json")
         except DataError:
             return None  # nothing there, damaged, or of another version: to be made again
         if manifest.made_from.settings != self.plan.settings() or manifest.made_from != self.made_from:
             return None
         try:
-            return Prepared.open(self.folder)
+            return Prepared.open(folder)
         except DataError:
             return None
 
-    def make(self, *, workers: int | None = None, progress: Progress = lambda stage, pairs: None) -> Prepared:
-        """Prepares the text; what an earlier preparation left in the folder is replaced."""
+    def make(
+        self, folder: Path | None = None, *, workers: int | None = None, progress: Progress = lambda stage, pairs: None
+    ) -> Prepared:
+        """Prepares the text into this folder, or another; what an earlier preparation left there is replaced."""
+        folder = folder or self.folder
         try:
             self.check_folder()
             made_from = self.made_from
-            with atomic_folder(self.folder, is_ours=_is_prepared) as staging, Workers(workers) as pool:
+            with atomic_folder(folder, is_ours=_is_prepared) as staging, Workers(workers) as pool:
                 _Builder(staging, self.plan, self._texts, pool, progress).build(made_from)
         except OSError as error:
-            raise DataError(f"{error.filename or self.folder}: {error.strerror or error}") from None
-        return Prepared.open(self.folder, verify=False)
+            raise DataError(f"{error.filename or folder}: {error.strerror or error}") from None
+        return Prepared.open(folder, verify=False)
 
     def check_folder(self) -> None:
         """Refuses a folder that holds something else, or the text itself: preparing would replace it."""
@@ -140,7 +144,7 @@ class _Builder:
         """Reads the text twice: to check it and learn the subwords, then to encode it."""
         languages = self.plan.data.languages
         rules = Rules(self.plan.data, evaluation_digests(self.texts, languages))
-        scans = {lang: scan_language(self.texts, lang, rules, self.pool, self.progress) for lang in languages}
+        scans = {lang: self._scan(lang, rules) for lang in languages}
         rules = replace(rules, thorough=False)
         sizes = {lang: scan.findings["train"].kept for lang, scan in scans.items()}
         models = learn_models(self.staging / "models", self.plan.vocabulary, rules, sizes, self.pool, self.progress)
@@ -151,6 +155,13 @@ class _Builder:
         for name, vocabulary in vocabularies.items():
             (self.staging / f"{name}.json").write_text(vocabulary.file().text(), encoding="utf-8")
         self._write_manifest(made_from, finished, scans, encoded, vocabularies)
+
+    def _scan(self, lang: str, rules: Rules) -> Scanned:
+        scan = scan_language(self.texts, lang, rules, self.pool, self.progress)
+        for split in ("dev", "test"):
+            if split in scan.findings and scan.findings[split].is_empty:
+                raise DataError(empty_set(lang, split))
+        return scan
 
     def _encode_all(
         self, rules: Rules, scans: dict[str, Scanned], models: dict[str, Path]
@@ -195,9 +206,8 @@ class _Builder:
                 split: file.finish(self.staging / lang / split, other_table, pivot_table, dtype)
                 for split, file in splits.items()
             }
-            for split, name in (("train", "training text"), ("dev", "dev set")):
-                if not sizes[lang].get(split, 1):
-                    raise DataError(f"nothing is left of the {name} of {lang}: see `cclm doctor` for the reasons")
+            if not sizes[lang]["train"]:
+                raise DataError(f"nothing is left of the training text of {lang}: see `cclm doctor` for the reasons")
         return sizes
 
     def _write_manifest(

@@ -7,10 +7,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
 from types import TracebackType
 from typing import Any, TypeVar
+
+from cclm.errors import DataError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -43,10 +46,21 @@ class Workers:
         if self._pool is None:
             yield from map(function, tasks)
             return
+        try:
+            yield from self._results(self._pool, function, tasks)
+        except BrokenProcessPool:
+            raise DataError(
+                f"one of {self._count} worker processes was killed, perhaps for lack of memory:"
+                f" try fewer, as in --workers {max(1, self._count // 2)}"
+            ) from None
+
+    def _results(
+        self, pool: ProcessPoolExecutor, function: Callable[[Task], Result], tasks: Iterable[Task]
+    ) -> Iterator[Result]:
         waiting: deque[Future[Result]] = deque()
         for task in tasks:
             with _signals_delayed():
-                waiting.append(self._pool.submit(function, task))
+                waiting.append(pool.submit(function, task))
             if len(waiting) >= AHEAD * self._count:
                 yield waiting.popleft().result()
         while waiting:

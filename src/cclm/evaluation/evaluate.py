@@ -12,9 +12,9 @@ from cclm.formats.scores import Scores
 from cclm.formats.translations import Translations
 from cclm.progress_bar import Progress, shown
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import best_of, is_bitext, recipe_of, tasks_of, weights_of
+from cclm.training.directory import best_of, data_of, is_bitext, recipe_of, tasks_of, weights_of
 from cclm.training.tasks import Task
-from cclm.translation.load import load
+from cclm.translation.load import load, refuse_other_data
 from cclm.translation.model import Model
 
 KINDS = ("", "reference", "source")
@@ -27,11 +27,14 @@ class Evaluation:
     def __init__(self, run: Path, split: str = "test", recipe: Recipe | None = None) -> None:
         self.run, self.split = run, split
         self.recipe = recipe or recipe_of(run)
-        self.prepared = Prepared.open(self.recipe.prepared, verify=False)
+        self.prepared = data_of(run, self.recipe)
         every = tasks_of(run, self.recipe, self.prepared)
         self.tasks = {name: task for name, task in every.items() if split in self.prepared.sizes[task.language]}
+        self.left_out = [name for name in every if name not in self.tasks]
         if not self.tasks:
             raise DataError(f"no language has a {split} set: there is nothing to translate")
+        for model in self._models():
+            refuse_other_data(model, self.prepared)
 
     def made_from(self) -> Translations:
         """All that decides the translations; the signature of the scores repeats it."""
@@ -49,9 +52,9 @@ class Evaluation:
         )
 
     def translated(self) -> list[Path] | None:
-        """The files with the translations if they are those of the best checkpoint with the present settings."""
-        exist = all(self._file(task, kind).exists() for task in self.tasks.values() for kind in KINDS)
-        return self._files() if exist and Translations.find(self._marker) == self.made_from() else None
+        """The files with the translations if they are complete, of the best checkpoint and with today's settings."""
+        is_current = Translations.find(self._marker) == self.made_from()
+        return self._files() if is_current and self._read() is not None else None
 
     def scored(self) -> Scores | None:
         """The scores in scores.json if they are of these translations."""
@@ -76,21 +79,24 @@ class Evaluation:
 
     def lines(self) -> dict[str, Lines]:
         """Translations, references and sources of every task; they are translated first if that is not done yet."""
-        if self.translated() is None:
+        found = self._read() if self.translated() else None
+        if found is None:
             self.translate()
-        return {
-            name: Lines(*(read_lines(self._file(task, kind)) for kind in KINDS)) for name, task in self.tasks.items()
-        }
+            found = self._read()
+        if found is None:
+            raise DataError(f"{self._marker.parent}: the translations cannot be read; does another process write them?")
+        return found
 
     def groups(self) -> tuple[list[str], list[str]]:
         """The tasks of HRLs, and those of LRLs."""
         hrls = [name for name, task in self.tasks.items() if task.language in self.recipe.data.high_resource]
         return hrls, [name for name in self.tasks if name not in hrls]
 
-    def score(self, scorers: Mapping[str, str] | None = None) -> Scores:
+    def score(self, scorers: Mapping[str, str] | None = None, timeout: float | None = None) -> Scores:
         """Writes scores.json, with the scores of external scorers (commands by name) beside ours.
 
-        Earlier scores of external scorers are kept if they are of the same translations.
+        Earlier scores of external scorers are kept if they are of the same translations. A scorer that takes longer
+        than `timeout` seconds is refused.
         """
         before, texts = self.scored(), self.lines()
         hrls, lrls = self.groups()
@@ -101,16 +107,16 @@ class Evaluation:
         if rates := off_target_rates(self.recipe.data, targets, texts):
             signature["off_target"] = rates[0]
             rows = {name: {**row, **rates[1].get(name, {})} for name, row in rows.items()}
-        external = earlier_scores(before, self.tasks) | external_scores(scorers or {}, self.tasks, texts)
+        external = earlier_scores(before, self.tasks) | external_scores(scorers or {}, self.tasks, texts, timeout)
         if external:
             commands = {**(before.signature.scorers if before else {}), **(scorers or {})}
             signature["scorers"] = {scorer: commands[scorer] for scorer in external}
             rows = {
                 name: {**row, **{scorer: external[scorer][name] for scorer in external}} for name, row in rows.items()
             }
-        found = scores.model_copy(
-            update={"languages": rows, "signature": scores.signature.model_copy(update=signature)}
-        )
+        left_out = {"left_out": self.left_out} if self.left_out else {}
+        signed = scores.signature.model_copy(update=signature)
+        found = scores.model_copy(update={"languages": rows, "signature": signed, **left_out})
         found.write(self.run / "scores.json")
         return found
 
@@ -128,6 +134,18 @@ class Evaluation:
         _write(self._file(task), translations)
         _write(self._file(task, "reference"), references)
         _write(self._file(task, "source"), sources)
+
+    def _read(self) -> dict[str, Lines] | None:
+        """The sentences of every task; None if a file is missing, not UTF-8 or not of as many lines as the test set."""
+        found = {}
+        for name, task in self.tasks.items():
+            try:
+                found[name] = Lines(*(read_lines(self._file(task, kind)) for kind in KINDS))
+            except (OSError, ValueError):
+                return None
+            if {len(side) for side in found[name]} != {self.prepared.sizes[task.language][self.split]}:
+                return None
+        return found
 
     @property
     def _marker(self) -> Path:

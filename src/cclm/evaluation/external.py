@@ -4,10 +4,12 @@ import json
 import math
 import os
 import re
+import select
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Thread
 from typing import IO
@@ -19,6 +21,8 @@ from cclm.training.tasks import Task
 
 ANSWER = '{"id": the number of the segment, "score": a number}'
 """The form of an answer, for messages."""
+MAX_ANSWER = 1 << 16
+"""Bytes: a longer line is no answer, and would only fill the memory."""
 Segment = Mapping[str, str]
 """What a scorer is given: `language`, `source`, `hypothesis`, `reference`, ..."""
 ExternalScores = dict[str, dict[str, float]]
@@ -39,9 +43,12 @@ def parse_scorers(given: Iterable[str]) -> dict[str, str]:
 
 
 def external_scores(
-    scorers: Mapping[str, str], tasks: Mapping[str, Task], texts: Mapping[str, Lines]
+    scorers: Mapping[str, str], tasks: Mapping[str, Task], texts: Mapping[str, Lines], timeout: float | None = None
 ) -> ExternalScores:
-    """Runs every scorer over all tasks; the score of a task is the mean over its sentences."""
+    """Runs every scorer over all tasks; the score of a task is the mean over its sentences.
+
+    A scorer that takes longer than `timeout` seconds is killed with its children, and refused.
+    """
     segments = [
         {
             "language": name,
@@ -57,12 +64,18 @@ def external_scores(
     found: ExternalScores = {}
     for scorer, command in scorers.items():
         try:
-            scores = iter(segment_scores(command, segments))
+            scores = iter(segment_scores(command, segments, timeout))
         except ValueError as error:
             raise DataError(f"scorer {scorer} ({command}): {error}") from None
         sizes = {name: len(lines.translations) for name, lines in texts.items()}
-        found[scorer] = {name: sum(next(scores) for _ in range(size)) / size for name, size in sizes.items()}
+        found[scorer] = {name: _mean([next(scores) for _ in range(size)]) for name, size in sizes.items()}
     return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    total = sum(values)
+    # The sum of huge numbers overflows where their mean does not.
+    return total / len(values) if math.isfinite(total) else math.fsum(value / len(values) for value in values)
 
 
 def earlier_scores(before: Scores | None, tasks: Iterable[str]) -> ExternalScores:
@@ -77,7 +90,7 @@ def earlier_scores(before: Scores | None, tasks: Iterable[str]) -> ExternalScore
     }
 
 
-def segment_scores(command: str, segments: Sequence[Segment]) -> list[float]:
+def segment_scores(command: str, segments: Sequence[Segment], timeout: float | None = None) -> list[float]:
     """The score of every segment, in their order; the "id" of a segment is its position.
 
     The command is started once, without a shell. Its stderr is ours, for messages to people.
@@ -93,15 +106,13 @@ def segment_scores(command: str, segments: Sequence[Segment]) -> list[float]:
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
             start_new_session=True,  # so that it can be killed with all its children
         )
     except OSError as error:
         raise ValueError(
             f"{words[0]}: {error.strerror}; give a program that is on the path, or its full path"
         ) from None
-    found = _communicate(process, segments)
+    found = _communicate(process, segments, timeout)
     if process.returncode:
         raise ValueError(f"ended with exit status {process.returncode}; it may have said why above")
     if missing := [number for number in range(len(segments)) if number not in found]:
@@ -112,7 +123,9 @@ def segment_scores(command: str, segments: Sequence[Segment]) -> list[float]:
     return [found[number] for number in range(len(segments))]
 
 
-def _communicate(process: "subprocess.Popen[str]", segments: Sequence[Segment]) -> dict[int, float]:
+def _communicate(
+    process: "subprocess.Popen[bytes]", segments: Sequence[Segment], timeout: float | None
+) -> dict[int, float]:
     """The answers of the process, until it ends.
 
     A thread writes the segments while this one reads the answers: otherwise both processes could wait forever for the
@@ -120,23 +133,46 @@ def _communicate(process: "subprocess.Popen[str]", segments: Sequence[Segment]) 
     """
     assert process.stdin is not None
     assert process.stdout is not None
+    end = math.inf if timeout is None else time.monotonic() + timeout
     with process:
         writer = Thread(target=_write_segments, args=(process.stdin, segments), daemon=True)
         writer.start()
         try:
-            return _answers(process.stdout, len(segments))
-        except BaseException:
+            found = _answers(_lines(process.stdout, end), len(segments))
+            process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
+            return found
+        except BaseException as error:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, TimeoutError | subprocess.TimeoutExpired):
+                raise ValueError(f"not finished after {timeout:g} s; --scorer-timeout sets the limit") from None
             raise
         finally:
             writer.join()
 
 
-def _write_segments(stdin: IO[str], segments: Iterable[Segment]) -> None:
+def _write_segments(stdin: IO[bytes], segments: Iterable[Segment]) -> None:
     with suppress(BrokenPipeError), stdin:  # it has ended early: its exit status and the missing answers tell why
         for number, segment in enumerate(segments):
-            stdin.write(json.dumps({"id": number, **segment}) + "\n")
+            stdin.write(json.dumps({"id": number, **segment}).encode() + b"\n")
+
+
+def _lines(stdout: IO[bytes], end: float) -> Iterator[str]:
+    """The lines of a scorer's output, as they come; TimeoutError at `end`, ValueError for a line that is no answer."""
+    rest = b""
+    while True:
+        left = None if math.isinf(end) else max(0.0, end - time.monotonic())
+        if not select.select([stdout], [], [], left)[0]:
+            raise TimeoutError
+        block = os.read(stdout.fileno(), 1 << 16)
+        *lines, rest = (rest + block).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)
+        if len(rest) > MAX_ANSWER:
+            raise ValueError(f"printed {len(rest):,} bytes without a line end; expected {ANSWER} on each line")
+        if not block:
+            break
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def _answers(lines: Iterable[str], segments: int) -> dict[int, float]:

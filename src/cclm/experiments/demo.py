@@ -20,8 +20,8 @@ from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
 from cclm.formats.scores import Scores
 from cclm.recipe import Recipe, load_recipe
-from cclm.report.matrix import similarity_table
 from cclm.report.pages import run_report
+from cclm.report.similarity_table import similarity_table
 
 METHODS = {
     "ccl-m-avg": ("name=ccl-m-avg",),
@@ -54,10 +54,14 @@ def run(overrides: Iterable[str] = ()) -> Path:
         stages.begin("benchmark", "one bilingual model per language, to measure competence against")
         pipeline.walk(("benchmark",))
     stages.begin("train", f"{ours} and proportional sampling, all else equal, side by side")
-    _train(recipes)
+    _train(recipes, pipeline.data.folder)
     stages.begin("test", "translating and scoring the test sets of all three")
     runs = {name: run_folder(each) for name, each in recipes.items()}
-    folders = {"bitext": bitext_folder(recipe), "proportional": runs["proportional"], ours: runs["ccl-m-avg"]}
+    folders = {
+        "bitext": bitext_folder(recipe, pipeline.data),
+        "proportional": runs["proportional"],
+        ours: runs["ccl-m-avg"],
+    }
     evaluations = {name: Evaluation(folder) for name, folder in folders.items()}
     scores = {name: evaluation.scored() or evaluation.score() for name, evaluation in evaluations.items()}
     page = run_report(runs["ccl-m-avg"])
@@ -95,14 +99,14 @@ class _Stages:
         self._last = now
 
 
-def _train(recipes: Mapping[str, Recipe]) -> None:
+def _train(recipes: Mapping[str, Recipe], data: Path) -> None:
     jobs = []
     for name, recipe in recipes.items():
         folder = run_folder(recipe)
         path = folder.parent / f"{name}.json"
         folder.parent.mkdir(parents=True, exist_ok=True)
         write_if_changed(path, recipe.model_dump_json(indent=1) + "\n")
-        jobs.append(Job(name, path, folder))
+        jobs.append(Job(name, path, folder, data))
     with Display(recipe.training.max_steps) as display:
         failed = run_jobs(jobs, available_cores(), display)
     if failed:

@@ -13,8 +13,8 @@ from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_recipe
 from cclm.experiments.display import Display
-from cclm.experiments.executor import Job, Watcher, run_jobs
-from cclm.experiments.pipeline import Pipeline, language_graph, write_graph
+from cclm.experiments.executor import Job, Watcher, read_recipe, run_jobs
+from cclm.experiments.pipeline import Pipeline, language_graph
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
 from cclm.recipe.schema import Recipe
@@ -79,8 +79,8 @@ def sweep(
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
         pipeline.walk(("prepare",))
-        write_graph(recipe, language_graph(recipe, pipeline.data))  # every leaf has a gate that asks for it
-        pipeline.walk(("benchmark",))
+        language_graph(recipe, pipeline.data)  # refuses what has none: every leaf has a gate that asks for it
+        pipeline.walk(("graph", "benchmark"))
     grid = leaves(recipe, thresholds, aggregates)
     with Display(recipe.training.max_steps) as display:
         failed = train_tree(grid, at_once or available_cores(), display, pipeline)
@@ -125,7 +125,7 @@ def train_tree(grid: Sequence[Leaf], at_once: int, watcher: Watcher, pipeline: P
 
     def jobs(found: Sequence[Leaf]) -> list[Job]:
         seen.update(leaf.name for leaf in found)
-        return [_job(leaf, grid) for leaf in found if not _is_done(leaf, pipeline)]
+        return [_job(leaf, grid, pipeline.data.folder) for leaf in found if not _is_done(leaf, pipeline)]
 
     def ready() -> list[Job]:
         """Leaves that have got a run directory since the last time."""
@@ -136,15 +136,15 @@ def train_tree(grid: Sequence[Leaf], at_once: int, watcher: Watcher, pipeline: P
     return failed
 
 
-def _job(leaf: Leaf, grid: Sequence[Leaf]) -> Job:
+def _job(leaf: Leaf, grid: Sequence[Leaf], data: Path) -> Job:
     others = tuple(other.recipe for other in grid if other != leaf)
-    return Job(leaf.name, leaf.recipe, leaf.folder, forks=others, scored=True)
+    return Job(leaf.name, leaf.recipe, leaf.folder, data, forks=others, scored=True)
 
 
 def _is_done(leaf: Leaf, pipeline: Pipeline) -> bool:
     if not leaf.folder.exists():
         return False
-    settings = _job(leaf, ()).settings()
+    settings = read_recipe(leaf.recipe)
     finished = is_finished(leaf.folder, settings, pipeline.data, pipeline.losses)
     return finished and (leaf.same_as is not None or Evaluation(leaf.folder).scored() is not None)
 

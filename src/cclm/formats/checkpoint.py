@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 
 from cclm.atomic import atomic_text
 from cclm.errors import DataError
-from cclm.formats.base import JsonFile, Part, explain, parse_json, sha256
+from cclm.formats.base import FileFacts, JsonFile, Part, explain, parse_json, sha256
 
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 CURRICULUM, PROGRESS, MANIFEST, FORKS = "curriculum.json", "progress.json", "manifest.json", "followers.json"
@@ -52,13 +52,6 @@ def write_pointer(folder: Path, name: str, step: int) -> None:
     atomic_text(folder / name, folder_name(step) + "\n")
 
 
-class FileFacts(Part):
-    """The size and the checksum of a file."""
-
-    bytes: int
-    sha256: str
-
-
 class Manifest(JsonFile):
     """manifest.json: what the other files of a checkpoint must be. It is written last."""
 
@@ -71,7 +64,7 @@ class Manifest(JsonFile):
     def of(cls, folder: Path, forced: Sequence[str] = ()) -> "Manifest":
         """The manifest of the files that are in the folder now."""
         paths = sorted(folder.iterdir())
-        files = {path.name: FileFacts(bytes=path.stat().st_size, sha256=sha256(path)) for path in paths}
+        files = {path.name: FileFacts.of(path) for path in paths}
         return cls(files=files, forced=list(forced)) if forced else cls(files=files)
 
 

@@ -42,6 +42,13 @@ class Checked(Part):
     same_translations: StrictInt | None = None
 
 
+class ExportedFile(Part):
+    """A file of the export, to recognise one that was changed or damaged."""
+
+    bytes: StrictInt
+    sha256: str
+
+
 class Export(JsonFile):
     """The content of cclm.json. An export that is used once, for BLEU during training, names no checkpoint."""
 
@@ -53,5 +60,13 @@ class Export(JsonFile):
     checked: Checked | None = None
     pairs: list[Pair]
     reserved: Reserved
-    files: dict[str, StrictInt]
-    """The size of every other file, by its path inside the folder."""
+    files: dict[str, ExportedFile]
+    """Every other file, by its path inside the folder. Version 0.1.0 wrote sizes alone: it is exported again."""
+
+
+class TrainingData(JsonFile):
+    """The part of a run's made_from.json that names the prepared data it was trained on."""
+
+    advice: ClassVar[str] = "the run cannot be translated without knowing its data; train it again"
+    data: str
+    """The fingerprint of the prepared data."""

@@ -32,6 +32,16 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     return stream.getvalue()
 
 
+def cache_comment(path: Path) -> str:
+    """What the first line of config.yaml says of the keys in the cache; nothing where there is no such line."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            line = file.readline().rstrip("\n")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return line.removeprefix("# cache:") if line.startswith("# cache:") else ""
+
+
 def read_settings(path: Path) -> Settings:
     """The settings in config.yaml: YAML, or JSON as version 0.1.0 wrote it."""
     try:

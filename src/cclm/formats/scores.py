@@ -46,3 +46,5 @@ class Scores(JsonFile):
     signature: Signature = Signature()
     languages: dict[str, Row] = {}
     means: Means = Means()
+    left_out: list[str] = []
+    """Tasks without a test set: they are in no mean. Written only if there are any."""

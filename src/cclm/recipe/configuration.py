@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from cclm.recipe.schema import Recipe
-from cclm.recipe.section import Section, sections_in
+from cclm.recipe.section import LARGEST, Section, sections_in
 
 HEAD = """# Configuration: every key of a recipe
 
@@ -27,6 +27,8 @@ A recipe is a YAML file. Any key can be changed on the command line: `cclm train
 `cclm recipes phrasebook` prints a complete recipe to start from. `null` means that a key is not set.
 """
 _KINDS = {str: "text", int: "whole number", float: "number", bool: "`true` or `false`", NoneType: "`null`"}
+_UNSAID = (Le(LARGEST), Lt(2**63))
+"""Limits that nobody reaches who means what they write."""
 _SIGNS = {Ge: "at least", Gt: "above", Le: "at most", Lt: "below"}
 
 
@@ -79,10 +81,17 @@ def _kind(field: FieldInfo) -> str:
     """The type in words, with its limits."""
     limits = [
         f"{words} {getattr(limit, type(limit).__name__.lower()):,}"
-        for limit in field.metadata
-        if (words := _SIGNS.get(type(limit)))
+        for limit in _limits(field.annotation, field.metadata)
+        if (words := _SIGNS.get(type(limit))) and limit not in _UNSAID
     ]
     return ", ".join([_words(field.annotation), *limits])
+
+
+def _limits(annotation: Any, metadata: list[Any]) -> list[Any]:
+    """The limits of a field, also where they belong to a part of its type: `Count | None`."""
+    inner = [part for option in get_args(annotation) if get_origin(option) is Annotated for part in get_args(option)]
+    infos = [part for part in inner if isinstance(part, FieldInfo)]
+    return [*metadata, *(limit for info in infos for limit in info.metadata)]
 
 
 def _words(annotation: Any) -> str:

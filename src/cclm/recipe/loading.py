@@ -1,5 +1,6 @@
 """Loading recipes: YAML without surprises, `key=value` overrides, and the recipes that come with the package."""
 
+import stat
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -13,15 +14,22 @@ from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
 
 MAX_BYTES, MAX_DEPTH = 1_000_000, 20
+BITEXT = "bitext"
+"""The name of the bitext models: their folder beside the runs, and their arm in a study."""
 
 
 def read_yaml(path: Path) -> dict[str, object]:
     """The mapping in a YAML 1.2 file: `no` is a string there, and 2e-4 a number."""
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ConfigError(f"{path}: {size:,} bytes; settings have at most {MAX_BYTES:,}")
-        text = path.read_text(encoding="utf-8-sig")
+        mode = path.stat().st_mode
+        # Opening a pipe waits for its writer, for ever if there is none. `<(...)` of a shell is /dev/fd/N and has one.
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) and path.parts[:2] != ("/", "dev"):
+            raise ConfigError(f"{path}: not a regular file; write the settings into one")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{path}: more than {MAX_BYTES:,} bytes; settings have fewer")
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -116,7 +124,10 @@ def texts_in(part: str) -> dict[str, str]:
 def load_recipe(name: str, changes: Iterable[str] = (), *, values: Mapping[str, object] | None = None) -> Recipe:
     """A built-in recipe or one in a YAML file, with `key=value` changes, or other values for some keys."""
     content = read_named("recipe", name, built_in_recipes())
-    return check(Recipe, override(with_values(content, values or {}), changes), name)
+    recipe = check(Recipe, override(with_values(content, values or {}), changes), name)
+    if recipe.name.lower() == BITEXT:
+        raise ConfigError(f"{name}: name must not be {recipe.name!r}, the folder of the bitext models; choose another")
+    return recipe
 
 
 def read_named(kind: str, name: str, built_in: Mapping[str, str]) -> dict[str, object]:

@@ -28,7 +28,7 @@ from cclm.curriculum import (
     UniMax,
 )
 from cclm.errors import ConfigError
-from cclm.recipe.section import Section
+from cclm.recipe.section import Count, Section
 
 
 class AllSection(Section):
@@ -76,7 +76,8 @@ def _number_or_schedule(value: Any, handler: ValidatorFunctionWrapHandler) -> An
         raise ValueError("must be a number or a list of [step, tau]") from None
 
 
-Tau = Annotated[float | list[tuple[int, float]], WrapValidator(_number_or_schedule)]
+Infinite = Annotated[float, Field(allow_inf_nan=True)]
+Tau = Annotated[Infinite | list[tuple[int, Infinite]], WrapValidator(_number_or_schedule)]
 
 
 class TemperatureSection(Section):
@@ -162,7 +163,7 @@ class ActorSection(Section):
     """Steps of Adam per update of the weights."""
     every: int = 10
     """Rounds between two updates of the weights."""
-    sentences: int = Field(default=8, ge=1)
+    sentences: Count = 8
     """Sentences per gradient."""
     gradients: Literal["pairs", "once"] = "pairs"
     """`pairs`: fresh training sentences for every pair of languages, as released; `once`: one gradient per language."""
@@ -185,9 +186,9 @@ class CurriculumSection(Section):
     """Which languages take part; `name` chooses the gate."""
     sampler: AnySampler = InverseCompetenceSection(name="inverse-competence")
     """How often each language is drawn; `name` chooses the sampler."""
-    every: int = Field(default=100, ge=1)
+    every: Count = 100
     """Steps per round: after each, dev losses are measured and the weights change."""
-    dev_sample: int = Field(default=256, ge=1)
+    dev_sample: Count = 256
     """Dev sentences per language that a round measures."""
     smoothing: float = 0.0
     """The share of the past in each measured dev loss."""

@@ -3,25 +3,38 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from cclm.recipe.language_codes import canonical
 from cclm.recipe.methods import CurriculumSection
-from cclm.recipe.section import Section
+from cclm.recipe.section import LARGEST, Count, Section, Seed, Whole
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$")]
+
+
+def _is_path(text: str) -> str:
+    if not text or "\0" in text:
+        raise ValueError("must be a path")
+    return text
+
+
+FilePath = Annotated[str, AfterValidator(_is_path)]
 Format = Literal["phrasebook", "moses", "tsv", "ted", "tmx", "huggingface"]
 Direction = Literal["many-to-one", "one-to-many", "many-to-many"]
 KeepOrDrop = Literal["keep", "drop"]
 Metric = Literal["weighted", "macro", "worst", "bleu"]
 
 
+RESERVED = {"models", "manifest.json", "counts.json", "other.json", "pivot.json", "vocabulary.json"}
+"""Names inside prepared data, where every language has a folder of its own."""
+
+
 class CutSection(Section):
     """How many pairs are cut off the training text where a split has no file of its own."""
 
-    dev: int = Field(default=0, ge=0)
+    dev: Whole = 0
     """Pairs that become the dev set of each language without one."""
-    test: int = Field(default=0, ge=0)
+    test: Whole = 0
     """Pairs that become the test set of each language without one."""
 
 
@@ -36,7 +49,7 @@ class DataSection(Section):
     """Which way to translate: into the pivot, out of it, or both."""
     pivot: Name = "eng"
     """The language that every pair has on one side."""
-    seed: int = Field(default=1, ge=0)
+    seed: Seed = 1
     """Decides which pairs are cut off and sampled. Separate from the recipe's seed, so that trainings with several
     seeds share their prepared data."""
     high_resource: list[Name]
@@ -51,9 +64,9 @@ class DataSection(Section):
     """What happens to a line that is not UTF-8: refuse the file, or drop and count the pair."""
     cut: CutSection = CutSection()
     """Dev and test sets taken from the training text."""
-    max_tokens: int = Field(default=150, ge=1)
+    max_tokens: Count = 150
     """Training pairs with more subwords than this on either side are dropped."""
-    max_characters: int = Field(default=5000, ge=1)
+    max_characters: Count = 5000
     """Training pairs with more characters than this on either side are dropped; dev and test pairs are refused."""
     duplicates: KeepOrDrop = "keep"
     """Training pairs that occurred before in the same language."""
@@ -68,6 +81,13 @@ class DataSection(Section):
     def languages(self) -> tuple[str, ...]:
         """All languages except the pivot, HRLs first."""
         return (*self.high_resource, *self.low_resource)
+
+    @field_validator("high_resource", "low_resource")
+    @classmethod
+    def _languages_are_not_reserved(cls, languages: list[str]) -> list[str]:
+        if reserved := [lang for lang in languages if lang.lower() in RESERVED]:
+            raise ValueError(f"must not have {', '.join(reserved)}: the name of a file in prepared data")
+        return languages
 
     @model_validator(mode="after")
     def _languages_are_distinct(self) -> "DataSection":
@@ -92,35 +112,35 @@ class DataSection(Section):
 class VocabularySection(Section):
     """Subwords: one SentencePiece unigram model per language, or one for all."""
 
-    pieces: int = Field(default=8000, ge=16)
+    pieces: int = Field(default=8000, ge=16, le=1_000_000)
     """The most subwords per model; a model has fewer where the text does not support as many."""
     joint: bool = False
     """Whether all languages, the pivot too, share one model. Needed for `many-to-many`."""
     character_coverage: float = Field(default=1.0, gt=0.9, le=1)
     """The share of characters that the model covers; rarer ones become unknown."""
-    sample: int = Field(default=200_000, ge=1)
+    sample: Count = 200_000
     """The most training sentences that a model is learnt from."""
 
 
 class GraphSection(Section):
     """The language graph: computed from vocabulary overlap, or read from a file."""
 
-    k: int | None = Field(default=None, ge=1)
+    k: Count | None = None
     """How many of the most frequent subwords per language are compared. Default: `vocabulary.pieces`."""
-    file: str | None = None
+    file: FilePath | None = None
     """A graph.json with similarities of your own, used instead of vocabulary overlap."""
 
 
 class ModelSection(Section):
     """The Transformer."""
 
-    layers: int = Field(default=6, ge=1)
+    layers: Count = 6
     """Layers of the encoder, and of the decoder."""
-    heads: int = Field(default=4, ge=1)
+    heads: Count = 4
     """Attention heads per layer."""
-    width: int = Field(default=512, ge=2)
+    width: int = Field(default=512, ge=2, le=LARGEST)
     """Size of the embeddings and of every layer's output. Even, and a multiple of `heads`."""
-    feed_forward: int = Field(default=1024, ge=1)
+    feed_forward: Count = 1024
     """Size of the hidden layer of the feed-forward networks."""
     dropout: float = Field(default=0.3, ge=0, lt=1)
     """Dropout of embeddings and of the output of every sublayer."""
@@ -139,34 +159,34 @@ class ModelSection(Section):
 class BenchmarkSection(Section):
     """Where the reference losses L* come from: trained here, or read from a file."""
 
-    max_steps: int | None = Field(default=None, ge=1)
+    max_steps: Count | None = None
     """The most steps of each bitext model. Default: `training.max_steps`."""
-    file: str | None = None
+    file: FilePath | None = None
     """A benchmark.json with losses of your own; no bitext model is trained then."""
 
 
 class TrainingSection(Section):
     """The training loop."""
 
-    batch_tokens: int = Field(default=4800, ge=1)
+    batch_tokens: Count = 4800
     """The most tokens per micro-batch on either side, padding included."""
-    accumulate: int = Field(default=2, ge=1)
+    accumulate: Count = 2
     """Micro-batches per step and process."""
     learning_rate: float = Field(default=2e-4, gt=0)
     """The highest learning rate, reached at the end of the warm-up; it falls with the square root of the step."""
-    warmup: int = Field(default=4000, ge=0)
+    warmup: Whole = 4000
     """Steps over which the learning rate rises."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """The probability that the training loss spreads over the whole vocabulary."""
     clip: float | None = Field(default=None, gt=0)
     """The largest norm of the gradient; larger ones are scaled down. Default: no clipping."""
-    max_steps: int = Field(default=100_000, ge=1)
+    max_steps: Count = 100_000
     """Steps after which training ends."""
-    validate_every: int = Field(default=1000, ge=1)
+    validate_every: Count = 1000
     """Steps between validations; each writes a checkpoint."""
     save_every: int | None = Field(default=None, ge=1)
     """Steps between further checkpoints, between validations. Default: none. They change neither log nor result."""
-    patience: int = Field(default=10, ge=1)
+    patience: Count = 10
     """Validations without improvement of `stop_on` after which training ends early."""
     stop_on: Metric = "weighted"
     """What has to improve: the dev loss over all dev sentences (`weighted`), its mean over languages (`macro`), that
@@ -189,7 +209,7 @@ class TrainingSection(Section):
 class TranslationSection(Section):
     """Beam search."""
 
-    beam: int = Field(default=5, ge=1)
+    beam: Count = 5
     """Hypotheses that the search keeps."""
     length_penalty: float = Field(default=1.0, ge=0)
     """Exponent of the length that scores are divided by; 0 prefers short translations."""
@@ -202,9 +222,9 @@ class Recipe(Section):
     """The version of this file format."""
     name: Name
     """The name of the run: its folder is `runs/<name>` in the work folder."""
-    seed: int = Field(default=1, ge=0)
+    seed: Seed = 1
     """Decides initialisation, dropout, batches and draws of languages."""
-    work: str
+    work: FilePath
     """The work folder: prepared data, graph, benchmark and runs go there."""
     data: DataSection
     vocabulary: VocabularySection = VocabularySection()

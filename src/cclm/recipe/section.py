@@ -2,21 +2,28 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from cclm.errors import ConfigError
+
+LARGEST = 2**31 - 1
+"""The largest number of steps, tokens, pairs and the like: what SentencePiece and NumPy's 32-bit integers can hold."""
+Whole = Annotated[int, Field(ge=0, le=LARGEST)]
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Section(BaseModel):
     """A part of the settings. Unknown keys are refused, and an object never changes after it was read.
 
-    The docstring under a field is its documentation: `docs/configuration.md` is generated from it.
+    The docstring under a field is its documentation: `docs/configuration.md` is generated from it. Numbers are finite
+    unless a field says otherwise.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants")
 
 
 SomeSection = TypeVar("SomeSection", bound=Section)

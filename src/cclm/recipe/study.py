@@ -9,12 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from cclm.errors import ConfigError
-from cclm.recipe.loading import load_recipe, override, read_named, texts_in
+from cclm.recipe.loading import BITEXT, load_recipe, override, read_named, texts_in
 from cclm.recipe.schema import Name, Recipe
-from cclm.recipe.section import Section, check
+from cclm.recipe.section import Section, Seed, check
 
-BITEXT = "bitext"
-"""The arm of the bilingual models: it is no change to the recipe, and each of its systems is a folder of runs."""
+__all__ = ["BITEXT", "Study", "Try", "Tuning", "built_in_studies", "load_study", "plain", "steps_to_come"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Try:
 class Tuning(Section):
     """What is chosen on dev data before the first trial: one key per tuned arm, from equally many values."""
 
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     arms: Annotated[dict[str, dict[str, list[object]]], Field(min_length=1)]
     """The key and the values to try, per arm: `ccl-m-avg: {curriculum.gate.threshold: [0.7, 1.0]}`."""
 
@@ -74,7 +73,7 @@ class Study(Section):
     recipe: str
     changes: dict[str, object] = Field(default_factory=dict)
     """Changes to the recipe that all arms share."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    seeds: Annotated[list[Seed], Field(min_length=1)]
     arms: Annotated[dict[Name, dict[str, object]], Field(min_length=1)]
     """Changes to the recipe, each a method."""
     primary: Annotated[list[tuple[str, str]], Field(max_length=3, default_factory=list)]

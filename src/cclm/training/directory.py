@@ -1,11 +1,13 @@
 """A run directory as other parts are given it: its recipe, its tasks, its best checkpoint, its origin."""
 
+import os
 from pathlib import Path
 
 from cclm.data.prepared import Prepared
+from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.formats.checkpoint import BEST, MANIFEST, MODEL, Manifest, checkpoint_folders, read_pointer
-from cclm.formats.run import CONFIG, ORIGIN, Origin, read_settings
+from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, Origin, read_settings
 from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
 from cclm.training.tasks import Task, tasks
@@ -29,8 +31,27 @@ def recipe_of(run: Path) -> Recipe:
     except DataError as error:
         raise ConfigError(str(error)) from None
     recipe = check(Recipe, content, str(path))
+    return recipe.model_copy(update={"work": str(work_of(run))})
+
+
+def work_of(run: Path) -> Path:
+    """The work folder of a run, by its path as it was given, or else with symbolic links followed.
+
+    `work/runs` may be a link to another disk: the work folder is then beside the link. A link to a single run leads to
+    a folder in another one's work folder.
+    """
     up = 2 if is_bitext(run.resolve().parent) else 1
-    return recipe.model_copy(update={"work": str(run.resolve().parents[up])})
+    given, resolved = Path(os.path.abspath(run)).parents[up], run.resolve().parents[up]
+    if resolved.parent.name == "cache":  # bitext models: WORK/cache/benchmark/KEY
+        resolved = resolved.parents[1]
+    return given if (given / "prepared").is_dir() else resolved
+
+
+def data_of(run: Path, recipe: Recipe) -> Prepared:
+    """The prepared data that a run, or the first of a folder of bitext runs, was trained on."""
+    runs = [path.parent for path in sorted(run.glob(f"*/{MADE_FROM}"))] if is_bitext(run) else [run]
+    found = MadeFrom.find(runs[0] / MADE_FROM) if runs else None
+    return WorkFolder(Path(recipe.work)).data_of_run(run, found.data if found else None)
 
 
 def tasks_of(run: Path, recipe: Recipe, prepared: Prepared) -> dict[str, Task]:

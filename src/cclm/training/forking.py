@@ -40,7 +40,7 @@ from cclm.training.log import LogWriter
 
 LOGS = "followers"
 """The folder of the forks' logs, in the leader's run directory."""
-BEGUN = (LOCK, CONFIG, ENVIRONMENT, MADE_FROM, LOG, TIMING, LOGS, ORIGIN)
+BEGUN = (LOCK, CONFIG, ENVIRONMENT, MADE_FROM, LOG, TIMING, LOGS, ORIGIN, "graph.json", "benchmark.json")
 """What may be in the directory of a run that has no checkpoint yet."""
 
 

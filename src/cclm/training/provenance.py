@@ -17,7 +17,7 @@ from cclm.formats.checkpoint import (
     folder_name,
     read_pointer,
 )
-from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, read_settings, settings_text
+from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, cache_comment, read_settings, settings_text
 from cclm.recipe.schema import Recipe
 
 FREE = {"max_steps", "patience", "device", "save_every"}
@@ -44,12 +44,17 @@ def _decisive(recipe: Recipe, world: int) -> dict[str, Any]:
     return content | {"training": training}
 
 
-def write_config(folder: Path, recipe: Recipe) -> None:
-    """Writes the resolved recipe as it is now: settings that may change while a run is resumed are in it, too."""
+def write_config(folder: Path, recipe: Recipe, keys: Mapping[str, str] | None = None) -> None:
+    """Writes the resolved recipe as it is now: settings that may change while a run is resumed are in it, too.
+
+    A first line names the `keys` in the cache of what the run is trained on; without keys, it stays as it is.
+    """
     begun = begun_precision(folder)
     if recipe.training.precision == "auto" and begun:
         recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": begun})})
-    write_if_changed(folder / CONFIG, settings_text(recipe.model_dump(mode="json")))
+    comment = "".join(f" {kind} {key}" for kind, key in keys.items()) if keys else cache_comment(folder / CONFIG)
+    text = settings_text(recipe.model_dump(mode="json"))
+    write_if_changed(folder / CONFIG, f"# cache:{comment}\n{text}" if comment else text)
 
 
 def begun_precision(folder: Path) -> str | None:

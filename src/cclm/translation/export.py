@@ -21,12 +21,13 @@ from cclm.atomic import atomic_folder
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 from cclm.errors import TrainingError
+from cclm.formats.base import sha256
 from cclm.formats.checkpoint import damage
-from cclm.formats.export import MANIFEST, Checked, Export, Pair, Reserved
+from cclm.formats.export import MANIFEST, Checked, Export, ExportedFile, Pair, Reserved
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.training.checkpoint import load_tensors
-from cclm.training.directory import recipe_of, tasks_of, weights_of
+from cclm.training.directory import data_of, recipe_of, tasks_of, weights_of
 from cclm.training.session import shape_of
 from cclm.training.tasks import Task
 from cclm.translation.convert import convert
@@ -73,7 +74,7 @@ class TrainedFor:
 def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = None) -> None:
     """Exports the weights of a checkpoint: as float32, or as int8 if an `exact` export is given to compare with."""
     recipe = recipe_of(run)
-    prepared = Prepared.open(recipe.prepared, verify=False)
+    prepared = data_of(run, recipe)
     model = TrainedFor(recipe, prepared, tasks_of(run, recipe, prepared))
     if problem := damage(best):
         raise TrainingError(f"{best}: {problem}")
@@ -90,7 +91,8 @@ def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = 
             facts = {"checkpoint": best.name, "weights": weights_of(best), "quantization": quantization}
             write_manifest(model, staging, checked=checked, **facts)
     except (ValueError, OSError) as error:
-        raise TrainingError(f"{best} could not be exported: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise TrainingError(f"{folder}: {best.name} could not be exported: {reason}") from None
 
 
 def export_unchecked(state: State, model: TrainedFor, folder: Path) -> None:
@@ -121,7 +123,10 @@ def write_manifest(model: TrainedFor, folder: Path, **facts: str | Checked) -> N
         **facts,  # type: ignore[arg-type]
         pairs=[model.pair(task) for task in model.tasks.values()],
         reserved=Reserved(source=len(SPECIALS) + len(model.source.tags), target=len(SPECIALS) + len(model.target.tags)),
-        files={path.relative_to(folder).as_posix(): path.stat().st_size for path in files},
+        files={
+            path.relative_to(folder).as_posix(): ExportedFile(bytes=path.stat().st_size, sha256=sha256(path))
+            for path in files
+        },
     )
     content.write(folder / MANIFEST)
 

@@ -1,11 +1,15 @@
 """`cclm.load`: the best checkpoint of a run as a model to translate with. It is exported once and verified."""
 
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from cclm.errors import ConfigError
-from cclm.formats.export import MANIFEST, Export
+from cclm.data.prepared import Prepared
+from cclm.data.workers import available_cores
+from cclm.errors import ConfigError, DataError
+from cclm.formats.base import sha256
+from cclm.formats.export import MANIFEST, Export, TrainingData
 from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of
 from cclm.translation.model import Model
 
@@ -13,8 +17,11 @@ Quantization = Literal["float32", "int8"]
 
 
 def load(run: str | PathLike[str], *, quantization: Quantization = "float32", threads: int | None = None) -> Model:
-    """The model of a run: text in, text out."""
+    """The model of a run: text in, text out. More threads than cores are of no use and not started."""
     directory = Path(run)
+    if threads is not None and threads > (cores := available_cores()):
+        warnings.warn(f"{threads} threads are more than the {cores} cores: {cores} are used", stacklevel=2)
+        threads = cores
     if is_bitext(directory):
         raise ConfigError(f"{run}: a folder of bitext models; give one of them, as in {directory / 'aze'}")
     settings = recipe_of(directory).translation
@@ -39,6 +46,23 @@ def _is_current(folder: Path, weights: str) -> bool:
     if manifest is None or manifest.weights != weights:
         return False
     try:
-        return manifest.files == {name: (folder / name).stat().st_size for name in manifest.files}
-    except OSError:
+        # The size first: a truncated file is found without reading the whole model.
+        return all(
+            (folder / name).stat().st_size == file.bytes and sha256(folder / name) == file.sha256
+            for name, file in manifest.files.items()
+        )
+    except (OSError, ValueError):  # ValueError: a name with a NUL
         return False
+
+
+def refuse_other_data(run: Path, prepared: Prepared) -> None:
+    """Refuses prepared data that the run was not trained on: its vocabularies and test sets are not the run's.
+
+    A folder without made_from.json was not written by a training and is not checked.
+    """
+    path = run / "made_from.json"
+    if path.exists() and (trained_on := TrainingData.read(path).data) != prepared.fingerprint:
+        raise DataError(
+            f"{run} was trained on data {trained_on[:16]}, but {prepared.folder} now holds {prepared.fingerprint[:16]}:"
+            " run `cclm prepare` with the recipe of the run again, and give other data another work folder"
+        )

@@ -1,6 +1,5 @@
 """Beam search over an exported model, by CTranslate2: symbols in, symbols out."""
 
-import json
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,8 +11,11 @@ import ctranslate2  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 
+from cclm.errors import DataError
+from cclm.formats.base import parse_json
 from cclm.memory import keep_freed_memory
 
+ADVICE = "delete its folder: the model is exported again"
 END = "</s>"
 POSITIONS = 1024
 """Rows of the exported position table: the longest source, its </s> included, and the longest target."""
@@ -42,9 +44,12 @@ class Translator:
         self.source_symbols, self.target_symbols = _symbols(folder, "source"), _symbols(folder, "target")
         self._source, self._target = frozenset(self.source_symbols), frozenset(self.target_symbols)
         keep_freed_memory()
-        self._model = ctranslate2.Translator(
-            str(folder), device="cpu", compute_type=compute, inter_threads=threads, intra_threads=1
-        )
+        try:
+            self._model = ctranslate2.Translator(
+                str(folder), device="cpu", compute_type=compute, inter_threads=threads, intra_threads=1
+            )
+        except (RuntimeError, ValueError, MemoryError) as error:
+            raise DataError(f"{folder}: not a CTranslate2 model ({error}); {ADVICE}") from None
 
     def translate_ids(
         self,
@@ -189,8 +194,10 @@ def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def _symbols(folder: Path, side: str) -> tuple[str, ...]:
-    # json.loads: these files are CTranslate2's, not ours.
     for name in (f"{side}_vocabulary.json", "shared_vocabulary.json"):
         if (folder / name).is_file():
-            return tuple(json.loads((folder / name).read_text(encoding="utf-8")))
+            symbols = parse_json((folder / name).read_bytes(), str(folder / name), ADVICE)
+            if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+                raise DataError(f"{folder / name}: not a list of symbols; {ADVICE}")
+            return tuple(symbols)
     raise ValueError(f"{folder}: no exported model is there")

@@ -37,7 +37,10 @@ def splits(source: Source, lang: str) -> tuple[str, ...]:
 def inputs(source: Source, lang: str, split: str) -> tuple[Path, ...]:
     """The files that `read` reads, none for a dataset on the hub."""
     check_pair(source, lang, split)
-    return () if _is_remote(source) else require(source, lang, split)
+    if _is_remote(source):
+        return ()
+    found = require(source, lang, split)
+    return tuple(sorted(found[0].iterdir())) if found[0].is_dir() else found
 
 
 def read(source: Source, lang: str, split: str, drops: Counter[str]) -> Pairs:
@@ -51,7 +54,8 @@ def read(source: Source, lang: str, split: str, drops: Counter[str]) -> Pairs:
 
 
 def _read(source: Source, lang: str, split: str, drops: Counter[str]) -> Pairs:
-    paths = inputs(source, lang, split)
+    check_pair(source, lang, split)
+    paths = () if _is_remote(source) else require(source, lang, split)
     match source.format:
         case "moses":
             return read_moses(paths[0], paths[1], source.on_bad_utf8, drops)

@@ -59,10 +59,13 @@ def read_hub(source: Source, lang: str, split: str, drops: Counter[str]) -> Iter
 
 
 def read_local(path: Path, source: Source, lang: str, drops: Counter[str]) -> Iterator[tuple[int, str, str]]:
-    """(row number, pivot text, other text) of a JSON, JSON lines, Parquet or CSV file.
+    """(row number, pivot text, other text) of a JSON, JSON lines, Parquet or CSV file, or a folder of `save_to_disk`.
 
     JSON lines are read without `datasets`, which fails at a lone surrogate; `clean` removes it.
     """
+    if path.is_dir():
+        saved = _call(str(path), _datasets().load_from_disk, str(path))
+        return _pairs(_numbered(saved, str(path)), source, lang, str(path), drops)
     extension = path.name.removesuffix(".gz").removesuffix(".zst").rpartition(".")[2]
     if extension == "jsonl":
         return _pairs(_json_lines(path, source, drops), source, lang, str(path), drops)

@@ -3,7 +3,9 @@
 File names may use any spelling of a language's code: `az`, `aze`, `az_Latn`.
 """
 
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -52,10 +54,11 @@ def _check_pattern(source: Source) -> None:
     path, given = source.path, set(re.findall(r"\{(.*?)\}", source.path))
     if not path or "\0" in path:
         raise DataError(f"data.path {path!r} is no path")
+    known = "known are {lang}, {split}, {pivot}, {side}"
+    if "{" in (rest := re.sub(r"\{.*?\}", "", path)) or "}" in rest:
+        raise DataError(f"data.path {path}: a brace without its partner; {known}")
     if unknown := sorted(given - _PLACEHOLDERS):
-        raise DataError(
-            f"data.path {path}: unknown {{{unknown[0]}}}; known are {{lang}}, {{split}}, {{pivot}}, {{side}}"
-        )
+        raise DataError(f"data.path {path}: unknown {{{unknown[0]}}}; {known}")
     if "side" in given and source.format != "moses":
         raise DataError(f"data.path {path}: {{side}} is for moses, two files per pair; got data.format {source.format}")
     if given and "side" not in given and source.format == "moses":
@@ -86,7 +89,19 @@ LAYOUTS: dict[Format, tuple[str, ...]] = {
     "tsv": ("{lang}.{split}.tsv",),
     "ted": ("all_talks_{split}.tsv",),
     "tmx": ("{lang}.{split}.tmx", "{lang}-{pivot}.tmx"),  # without {split} all is training text
-    "huggingface": ("{lang}.{split}.{ext}", "{lang}-{pivot}/{split}.{ext}", "{lang}-{pivot}.{ext}", "{split}.{ext}"),
+    "huggingface": (
+        "{lang}.{split}.{ext}",
+        "{lang}-{pivot}/{split}.{ext}",
+        "{lang}-{pivot}.{ext}",
+        "{split}.{ext}",
+        # Folders of `save_to_disk`: a DatasetDict has a folder per split, a Dataset is one folder.
+        "{lang}-{pivot}/{split}",
+        "{pivot}-{lang}/{split}",
+        "{lang}/{split}",
+        "{lang}-{pivot}",
+        "{pivot}-{lang}",
+        "{split}",
+    ),
 }
 _SPLIT_NAMES = {"train": "train", "dev": "dev|valid|validation", "test": "test"}
 _EXTENSIONS = "jsonl|json|parquet|csv"
@@ -140,7 +155,7 @@ def _one(source: Source, pattern: str, lang: str, split: str, side: str) -> Path
         side_expression = language if side == "other" else pivot
         values = {"lang": language, "pivot": pivot, "side": side_expression}
         values |= {"split": _SPLIT_NAMES[split], "ext": _EXTENSIONS}
-        fitting = list(_fitting(pattern, values))
+        fitting = list(_fitting(source, pattern, values))
         if len(fitting) > 1:
             whose = source.pivot if side == "pivot" else lang
             raise DataError(f"{fitting[0]} and {fitting[1]} are both {split} text of {whose}; leave one of them")
@@ -149,13 +164,35 @@ def _one(source: Source, pattern: str, lang: str, split: str, side: str) -> Path
     return None
 
 
-def _fitting(pattern: str, values: Mapping[str, str]) -> Iterator[Path]:
+def _fitting(source: Source, pattern: str, values: Mapping[str, str]) -> Iterator[Path]:
     *folders, name = Path(pattern).parts
     places = [Path()]
     for part in folders:
         places = [inner for place in places for inner in _entries(place, part, values) if inner.is_dir()]
     for place in places:
-        yield from (path for path in _entries(place, name, values, _COMPRESSED) if path.is_file())
+        for path in _entries(place, name, values, _COMPRESSED):
+            if source.format == "huggingface" and path.is_dir():
+                if is_saved_dataset(path):
+                    yield path
+            elif os.path.lexists(path):  # also a dangling link: whoever made it meant it
+                _check_readable(path)
+                yield path
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Whether `save_to_disk` of the package `datasets` wrote this folder."""
+    return (folder / "state.json").is_file()
+
+
+def _check_readable(path: Path) -> None:
+    """Refuses what has the name of a text file and is none: it must not count as a split that does not exist."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:  # a link that leads to itself or nowhere, or a folder without permission
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "neither a file nor a folder"
+        raise DataError(f"{path}: {kind}, where a file with text is expected; move it, or give it another name")
 
 
 def _entries(place: Path, part: str, values: Mapping[str, str], endings: tuple[str, ...] = ("",)) -> Iterator[Path]:

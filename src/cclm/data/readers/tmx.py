@@ -12,7 +12,7 @@ from cclm.recipe.language_codes import canonical
 
 _BREAK = re.compile(r"\s*[\t\r\n]\s*")
 _CODES = {"bpt", "ept", "ph", "it", "ut"}  # inside: markup of the original document, not text; <hi> has text
-_SIP = 1 << 16
+_READ = 1 << 16
 
 
 def read_tmx(path: Path, pivot: str, lang: str, drops: Counter[str]) -> Iterator[tuple[int, str, str]]:
@@ -37,13 +37,17 @@ def _stream(path: Path, units: "_Units") -> Iterator[list[tuple[str, str]]]:
     parser, fed = units.parser, 0
     try:
         for block in blocks(path):
-            for start in range(0, len(block), _SIP):
-                sip = block[start : start + _SIP]
-                parser.Parse(sip, False)
-                fed += len(sip)
+            for start in range(0, len(block), _READ):
+                part = block[start : start + _READ]
+                parser.Parse(part, False)
+                fed += len(part)
                 units.check_size(fed)
                 yield from units.taken()
         parser.Parse(b"", True)
+    except DataError:
+        raise
+    except (LookupError, ValueError):  # what expat raises for encodings that it cannot read: Shift_JIS, or unknown ones
+        raise DataError(f"{path}: its text is declared as {units.encoding}; convert it to UTF-8") from None
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise DataError(f"{path}, line {error.lineno}: not well-formed XML: {reason}") from None
@@ -60,6 +64,7 @@ class _Units:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text
+        self.parser.XmlDeclHandler = self._declared
         self.parser.StartDoctypeDeclHandler = self._refuse
         self.parser.EntityDeclHandler = self._refuse
         self._done: list[list[tuple[str, str]]] = []
@@ -68,6 +73,7 @@ class _Units:
         self._pieces: list[str] | None = None  # None outside <seg>
         self._codes = self._size = 0
         self._root_seen = False
+        self.encoding = "UTF-8"
 
     def taken(self) -> list[list[tuple[str, str]]]:
         """The units finished since the last call."""
@@ -78,6 +84,9 @@ class _Units:
         """Refuses a tag or a text without end; expat would hold it in memory and read it again with every block."""
         if self._size > MAX_LINE or fed - self.parser.CurrentByteIndex > MAX_LINE:
             raise DataError(f"{self._here()}: a text or tag longer than {MAX_LINE:,} bytes; is this a TMX file?")
+
+    def _declared(self, version: str, encoding: str | None, standalone: int) -> None:
+        self.encoding = encoding or self.encoding
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if not self._root_seen and name != "tmx":

@@ -170,8 +170,8 @@ def test_a_gradient_that_never_is_finite_ends_the_run_at_the_least_scale(
 
 def test_a_device_that_is_not_there_is_refused_before_training_starts(folder: Path, data: Prepared) -> None:
     with pytest.raises(TrainingError, match=r"training\.device 'toaster' cannot be used here"):
-        train(recipe(folder, "training.device=toaster"), data, GRAPH, BENCHMARK, folder / "never")
-    assert not (folder / "never" / "log.jsonl").exists()
+        train(recipe(folder, "training.device=toaster"), data, GRAPH, BENCHMARK, folder / "absent")
+    assert not (folder / "absent" / "log.jsonl").exists()
 
 
 def test_a_device_can_be_left_to_the_machine(folder: Path, data: Prepared) -> None:

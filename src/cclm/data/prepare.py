@@ -20,7 +20,7 @@ from cclm.data.texts import Texts
 from cclm.data.vocabulary import Segmenter, Vocabulary
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
-from cclm.formats.base import parse_json, sha256
+from cclm.formats.base import FileFacts, parse_json, sha256
 from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, write_counts
 from cclm.progress_bar import Progress
 from cclm.recipe.schema import DataSection, VocabularySection

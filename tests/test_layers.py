@@ -10,13 +10,14 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "cclm"
 
 # What each part may import of ours, beside itself. A part that is not listed here may not exist.
-BASE = {"atomic", "errors"}
+BASE = {"atomic", "errors", "signals"}
 MAY_IMPORT = {
     "rng": set(),
     "atomic": set(),
     "errors": set(),
     "memory": set(),
     "progress_bar": set(),
+    "signals": set(),
     "curriculum": {"rng"},
     "paper": {"curriculum"},
     "phrasebook": {"rng"},

@@ -43,11 +43,11 @@ def cclm(folder: Path, *arguments: str, status: int = 0) -> "subprocess.Complete
 def files(folder: Path, *patterns: str) -> dict[str, tuple[int, bytes]]:
     """When each file of the work folder was last written, and what is in it, by the name that version 0.1.0 gave it."""
     work = folder / "tiny"
-    places = {name: work / name for name in os.listdir(work) if name != "cache"}
-    places |= {"prepared": path for path in work.glob("cache/prepared/*") if path.is_dir()}
-    places |= {"runs/bitext": path for path in work.glob("cache/benchmark/*") if path.is_dir()}
+    places = [(name, work / name) for name in os.listdir(work) if name != "cache"]
+    places += [("prepared", path) for path in work.glob("cache/prepared/*") if path.is_dir()]
+    places += [("runs/bitext", path) for path in work.glob("cache/benchmark/*") if path.is_dir()]
     found = {}
-    for name, place in places.items():
+    for name, place in places:
         for path in place.rglob("*") if place.is_dir() else ():
             old = Path(name) / path.relative_to(place)
             if path.is_file() and any(fnmatch(old.as_posix(), pattern.replace("**/", "")) for pattern in patterns):

@@ -114,20 +114,23 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
+@click.option("--strict", is_flag=True, help="Fail if the newest checkpoint is damaged; do not use the one before it.")
+@click.option("--force", is_flag=True, help="Resume with other settings of training; this is recorded in the run.")
 @DRY_RUN
 @DRY_JSON
-def train(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool, as_json: bool) -> None:
+def train(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: bool, **how: Any) -> None:
     """Trains the model of RECIPE into WORK/runs/NAME; what is missing before it is made first.
 
     A run that was interrupted resumes, to the same bytes as if it had never stopped. A setting that would change the
-    result is refused, with the difference.
+    result is refused, with the difference. --force allows other settings of training, which made_from.json and the
+    manifests of later checkpoints then list.
     """
     if _is_dry(recipe, overrides, UP_TO_TRAINING, dry_run, as_json):
         return
     from cclm.experiments.pipeline import Pipeline
     from cclm.recipe import load_recipe
 
-    pipeline = Pipeline(load_recipe(recipe, overrides), tensorboard=tensorboard)
+    pipeline = Pipeline(load_recipe(recipe, overrides), **how)
     if pipeline.run(UP_TO_TRAINING):
         click.echo(pipeline.folder)
 

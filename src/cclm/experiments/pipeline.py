@@ -6,7 +6,6 @@ Every stage knows whether what is on disk still holds, how to make it, and what 
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +38,7 @@ from cclm.training.provenance import (
     refuse_other_settings,
     write_config,
 )
+from cclm.training.torchrun import world_size
 
 if TYPE_CHECKING:
     from cclm.training.ranks import Ranks
@@ -83,6 +83,10 @@ class Pipeline:
     say: Callable[[str], object] = field(default_factory=lambda: print_line)
     """Where lines about the benchmark go."""
     tensorboard: bool = False
+    strict: bool = False
+    """Whether a damaged newest checkpoint is an error."""
+    force: bool = False
+    """Whether the run may be resumed with other settings of training."""
     prepared: Prepared | None = field(default=None, init=False)
     graph: LanguageGraph | None = field(default=None, init=False)
     losses: dict[str, float] | None = field(default=None, init=False)
@@ -191,7 +195,7 @@ class Pipeline:
 
     def refuse_other_settings(self) -> None:
         """Refuses a recipe that a run of its name was not begun with, before anything is made that it could not use."""
-        refuse_other_settings(self.folder, self.recipe, world_size(), self.prepared)
+        refuse_other_settings(self.folder, self.recipe, world_size(), self.prepared, force=self.force)
 
     @cached_property
     def evaluation(self) -> Evaluation:
@@ -268,7 +272,9 @@ class Pipeline:
             from cclm.evaluation.dev_bleu import DevBleu  # a second more, where transformers is installed
 
             bleu = DevBleu(self.recipe, self.data, self.folder)
-        options = Options(ranks=ranks or ALONE, bleu=bleu, tensorboard=self.tensorboard)
+        options = Options(
+            ranks=ranks or ALONE, bleu=bleu, tensorboard=self.tensorboard, strict=self.strict, force=self.force
+        )
         if options.ranks.first:
             describe(self.recipe, self.data, self.graph, self.losses, self.folder)
         train(self.recipe, self.data, self.graph, self.losses, self.folder, options)
@@ -313,11 +319,6 @@ NEEDS = {
 def run_folder(recipe: Recipe) -> Path:
     """The run directory of a recipe."""
     return Path(recipe.work) / "runs" / recipe.name
-
-
-def world_size() -> int:
-    """How many ranks torchrun has started; without it, one."""
-    return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def as_one(recipe: Recipe) -> Recipe:

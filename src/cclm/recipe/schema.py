@@ -203,6 +203,8 @@ class TrainingSection(Section):
     """Steps after which training ends."""
     validate_every: Count = 1000
     """Steps between validations; each writes a checkpoint."""
+    save_every: int | None = Field(default=None, ge=1)
+    """Steps between further checkpoints, between validations. Default: none. They change neither log nor result."""
     patience: Count = 10
     """Validations without improvement of `stop_on` after which training ends early."""
     stop_on: Metric = "weighted"

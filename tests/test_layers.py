@@ -89,5 +89,5 @@ def test_everything_public_is_exported_and_nothing_else() -> None:
         assert all(hasattr(module, name) for name in module.__all__)
     assert set(cclm.__all__) - {"load"} <= set(cclm.curriculum.__all__)
     contract = "LanguageGraph Curriculum AllAtOnce CompetenceGate StepGate Temperature FixedWeights UniMax"
-    contract += " InverseCompetence ChiSquare RewardActor load"
+    contract += " InverseCompetence ChiSquare RewardActor BatchSampler IndexSampler load"
     assert set(cclm.__all__) == set(contract.split())

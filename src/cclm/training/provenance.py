@@ -161,6 +161,25 @@ def refuse_other_settings(
     refuse_changes(folder, known, force=force)
 
 
+def refuse_other_benchmark(folder: Path, recipe: Recipe) -> None:
+    """Refuses bitext models of another length than those that a run was begun with, before they are trained."""
+    if not (folder / MADE_FROM).exists() or _read(folder).benchmark is None or recipe.benchmark.file:
+        return
+    before = (read_settings(folder / CONFIG).get("benchmark") or {}) if (folder / CONFIG).exists() else {}
+    steps = before.get("max_steps")
+    if before and before.get("file") is None and steps != recipe.benchmark.max_steps:
+        raise TrainingError(
+            f"{folder} was begun with other settings; go on with the same, or give the run another name\n"
+            f"  benchmark.max_steps: {steps} -> {recipe.benchmark.max_steps}"
+        )
+
+
+def begun_without_losses(folder: Path) -> bool:
+    """Whether a run was begun without reference losses, which nothing in it needs."""
+    found = MadeFrom.find(folder / MADE_FROM)
+    return found is not None and found.benchmark is None
+
+
 def begun_with(folder: Path, recipe: Recipe) -> dict[str, float] | None:
     """The reference losses L* of a run that exists: it keeps those it was begun with, even if more steps are asked for.
 

@@ -31,7 +31,7 @@ def scored_run(folder: Path, name: str, seed: int, *changes: str, lost: float, w
     checkpoint.mkdir(parents=True)
     (run / "translations").mkdir()
     (run / "config.yaml").write_text(settings.model_dump_json())
-    manifest = {"files": {"model.safetensors": {"sha256": f"{name} {seed}"}}}
+    manifest = {"version": 1, "files": {"model.safetensors": {"bytes": 0, "sha256": f"{name} {seed}"}}}
     (checkpoint / "manifest.json").write_text(json.dumps(manifest))
     (run / "checkpoints" / "best").write_text(f"{checkpoint.name}\n")
     rng = np.random.default_rng([seed, int(1000 * lost)])

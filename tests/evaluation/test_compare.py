@@ -13,7 +13,7 @@ from corpora import write_tsv
 from trained_run import trained_run
 
 from cclm.cli.tables import print_comparisons
-from cclm.errors import ConfigError
+from cclm.errors import ConfigError, DataError
 from cclm.evaluation.compare import compare as compare_runs
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import read_lines
@@ -114,14 +114,23 @@ def test_the_table_has_a_row_a_language_and_says_what_its_marks_mean(
 
 
 @pytest.mark.slow
-def test_other_references_are_refused(folder: Path) -> None:
+def test_other_references_are_refused(folder: Path, tmp_path: Path) -> None:
     lines = read_lines(folder / "fair/translations/test.aze-eng.reference.txt")
     shutil.copytree(folder / "fair", folder / "other")
-    for changed, where in (([*lines[:2], "another", *lines[3:]], "line 3"), (lines[:-1], "19 lines and 20")):
-        put(folder / "other", "aze", changed, ".reference")
-        message = rf"other: the references of aze are not those of .*fair \({where}\): compare runs over the same test"
-        with pytest.raises(ConfigError, match=message):
-            compare([folder / "fair", folder / "other"])
+    put(folder / "other", "aze", [*lines[:2], "another", *lines[3:]], ".reference")
+    message = r"other: the references of aze are not those of .*fair \(line 3\): compare runs over the same test"
+    with pytest.raises(ConfigError, match=message):
+        compare([folder / "fair", folder / "other"])
+    shutil.copytree(folder.parent, tmp_path / "work")  # another work folder, whose test set is one sentence shorter
+    manifest = tmp_path / "work" / "prepared" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["sizes"]["aze"]["test"] = 19
+    manifest.write_text(json.dumps(content))
+    shorter = tmp_path / "work" / "runs" / "fair"
+    for kind in ("", ".reference", ".source"):
+        put(shorter, "aze", read_lines(shorter / f"translations/test.aze-eng{kind}.txt")[:-1], kind)
+    with pytest.raises(ConfigError, match=r"references of aze are not those of .*fair \(19 lines and 20\)"):
+        compare([folder / "fair", shorter])
 
 
 @pytest.mark.slow
@@ -139,6 +148,10 @@ def test_the_bitext_folder_is_a_system_and_what_is_missing_is_translated(folder:
     assert found["comparisons"][0]["means"]["all"]["p"] == 1
     with pytest.raises(ConfigError, match=r"bitext/aze translates aze; .*fair translates tur, por, aze, glg: compare"):
         compare([folder / "fair", bitext / "aze"])
+    made_from = bitext / "tur" / "made_from.json"
+    made_from.write_text(json.dumps({**json.loads(made_from.read_text()), "data": "0123456789abcdef0123"}))
+    with pytest.raises(DataError, match=r"bitext/tur was trained on data 0123456789abcdef, but .* holds data"):
+        Evaluation(bitext)
 
 
 @pytest.mark.slow

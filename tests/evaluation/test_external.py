@@ -88,6 +88,20 @@ def test_an_answer_that_is_none_is_refused(program: str, message: str) -> None:
         segment_scores(python(READ + program), [{"hypothesis": "a"}] * 3)
 
 
+def test_an_answer_that_never_ends_is_refused() -> None:
+    endless = "import sys\nwhile True: sys.stdout.write('x' * 1000)"
+    with pytest.raises(ValueError, match=r"printed [\d,]+ bytes without a line end; expected"):
+        segment_scores(python(endless), [{"hypothesis": "a"}])
+
+
+@pytest.mark.parametrize(
+    "program", ["time.sleep(60)", "os.close(1); time.sleep(60)"], ids=["silent", "without standard output"]
+)
+def test_a_scorer_that_hangs_is_refused_at_its_time_limit(program: str) -> None:
+    with pytest.raises(ValueError, match=r"not finished after 0.5 s; --scorer-timeout sets the limit"):
+        segment_scores(python(f"import os, time; {program}"), [{"hypothesis": "a"}], timeout=0.5)
+
+
 def test_a_scorer_that_leaves_without_reading_is_told() -> None:
     with pytest.raises(ValueError, match=r"no answer for 5,000 of 5,000 segments"):
         segment_scores(python("pass"), [{"hypothesis": "x" * 1000}] * 5000)

@@ -93,7 +93,6 @@ def test_a_tmx_file_in_an_encoding_that_is_not_read_is_named(tmp_path: Path, dec
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="traceback: RecursionError")
 @pytest.mark.parametrize(("command", "key"), [("graph", "graph.file"), ("train", "benchmark.file")])
 def test_a_table_that_is_no_table_is_named(fresh: Path, command: str, key: str) -> None:
     """A graph or a table of reference losses that is nested without end is refused by its name."""

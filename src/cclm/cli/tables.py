@@ -17,7 +17,8 @@ MEANS = {"all": "mean", "hrl": "HRLs", "lrl": "LRLs"}
 
 def print_scores(scores: Scores) -> None:
     """The scores of a run: one row per language, then the means of BLEU."""
-    rows, scorers = scores.languages, scores.signature.scorers
+    rows = {**scores.languages, **scores.zero_shot}
+    scorers = scores.signature.scorers
     off_target = any("off_target" in row for row in rows.values())
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for head in ("", "BLEU", "95 %", "chrF", *(["off-target"] if off_target else []), *scorers):
@@ -25,14 +26,17 @@ def print_scores(scores: Scores) -> None:
     for name, row in rows.items():
         interval = f"{row['bleu_low']:.1f}-{row['bleu_high']:.1f}"
         cells = [_off_target(row)] if off_target else []
-        cells += [f"{row[scorer]:.4g}" for scorer in scorers]
-        table.add_row(name, f"{row['bleu']:.1f}", interval, f"{row['chrf']:.1f}", *cells)
+        cells += [f"{row[scorer]:.4g}" if scorer in row else "-" for scorer in scorers]
+        title = f"{name} zero-shot" if name in scores.zero_shot else name
+        table.add_row(title, f"{row['bleu']:.1f}", interval, f"{row['chrf']:.1f}", *cells)
     for name, value in scores.means:
         table.add_row(name, "-" if value is None else f"{value:.1f}", style="dim")
     console = Console()
     console.print(table)
     if off_target:
         console.print("off-target: identified as another language; in brackets, that of the references", style="dim")
+    if scores.zero_shot:
+        console.print("zero-shot: pairs that the model was not trained on; they are in no mean", style="dim")
     if scores.left_out:
         console.print(Text(f"without a {scores.signature.split} set, in no mean: {', '.join(scores.left_out)}"))
 

@@ -1,13 +1,15 @@
 """Translations and scores of a trained run: made once, and made again when what they were made from has changed."""
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 
 from cclm.atomic import atomic_text
 from cclm.data.prepared import Prepared
 from cclm.errors import DataError
 from cclm.evaluation.external import earlier_scores, external_scores
-from cclm.evaluation.scores import Lines, off_target_rates, read_lines, score
+from cclm.evaluation.scores import Lines, off_target_rates, read_lines, row_of, score
+from cclm.evaluation.zero_shot import ZeroShotPair, zero_shot_pairs
 from cclm.formats.scores import Scores
 from cclm.formats.translations import Translations
 from cclm.progress_bar import Progress, shown
@@ -51,6 +53,13 @@ class Evaluation:
             length_penalty=settings.length_penalty,
         )
 
+    @cached_property
+    def zero_shot(self) -> dict[str, ZeroShotPair]:
+        """The zero-shot pairs of a many-to-many model that have references."""
+        if self.recipe.data.direction != "many-to-many" or is_bitext(self.run):
+            return {}
+        return zero_shot_pairs(self.tasks, lambda task: texts(self.recipe, self.prepared, task, self.split))
+
     def translated(self) -> list[Path] | None:
         """The files with the translations if they are complete, of the best checkpoint and with today's settings."""
         is_current = Translations.find(self._marker) == self.made_from()
@@ -68,17 +77,23 @@ class Evaluation:
         self._marker.parent.mkdir(exist_ok=True)
         # Until the marker file is written again, translations from two checkpoints may be mixed.
         self._marker.unlink(missing_ok=True)
-        total = sum(self.prepared.sizes[task.language][self.split] for task in self.tasks.values())
-        with shown({"translating": total}) as progress:
+        with shown({"translating": sum(self._sizes().values())}) as progress:
             for run, tasks in self._models().items():
                 model = load(run)
                 for task in tasks:
-                    self._translate(task, model, progress)
+                    self._translate(task, *texts(self.recipe, self.prepared, task, self.split), model, progress)
+                for pair in self.zero_shot.values():
+                    self._translate(pair, pair.sources, pair.references, model, progress)
         made_from.write(self._marker)
         return self._files()
 
     def lines(self) -> dict[str, Lines]:
         """Translations, references and sources of every task; they are translated first if that is not done yet."""
+        found = self._complete_lines()
+        return {name: found[name] for name in self.tasks}
+
+    def _complete_lines(self) -> dict[str, Lines]:
+        """The same for every task and every zero-shot pair."""
         found = self._read() if self.translated() else None
         if found is None:
             self.translate()
@@ -98,25 +113,31 @@ class Evaluation:
         Earlier scores of external scorers are kept if they are of the same translations. A scorer that takes longer
         than `timeout` seconds is refused.
         """
-        before, texts = self.scored(), self.lines()
+        before, every = self.scored(), self._complete_lines()
+        texts = {name: every[name] for name in self.tasks}
         hrls, lrls = self.groups()
         systems = {name: (lines.translations, lines.references) for name, lines in texts.items()}
         scores = score(systems, high_resource=hrls, low_resource=lrls)
         rows, signature = dict(scores.languages), dict(self.made_from())
-        targets = {name: task.target for name, task in self.tasks.items()}
-        if rates := off_target_rates(self.recipe.data, targets, texts):
+        rows |= {name: row_of(every[name].translations, every[name].references) for name in self.zero_shot}
+        targets = {name: pair.target for name, pair in self._pairs().items()}
+        if rates := off_target_rates(self.recipe.data, targets, every):
             signature["off_target"] = rates[0]
             rows = {name: {**row, **rates[1].get(name, {})} for name, row in rows.items()}
         external = earlier_scores(before, self.tasks) | external_scores(scorers or {}, self.tasks, texts, timeout)
         if external:
             commands = {**(before.signature.scorers if before else {}), **(scorers or {})}
             signature["scorers"] = {scorer: commands[scorer] for scorer in external}
-            rows = {
-                name: {**row, **{scorer: external[scorer][name] for scorer in external}} for name, row in rows.items()
+            for name in self.tasks:
+                rows[name] = {**rows[name], **{scorer: of_tasks[name] for scorer, of_tasks in external.items()}}
+        found = scores.model_copy(
+            update={
+                "languages": {name: rows[name] for name in self.tasks},
+                "signature": scores.signature.model_copy(update=signature),
+                **({"zero_shot": {name: rows[name] for name in self.zero_shot}} if self.zero_shot else {}),
+                **({"left_out": self.left_out} if self.left_out else {}),
             }
-        left_out = {"left_out": self.left_out} if self.left_out else {}
-        signed = scores.signature.model_copy(update=signature)
-        found = scores.model_copy(update={"languages": rows, "signature": signed, **left_out})
+        )
         found.write(self.run / "scores.json")
         return found
 
@@ -126,26 +147,36 @@ class Evaluation:
             return {self.run / name: [task] for name, task in self.tasks.items()}
         return {self.run: list(self.tasks.values())}
 
-    def _translate(self, task: Task, model: Model, progress: Progress) -> None:
-        sources, references = texts(self.recipe, self.prepared, task, self.split)
+    def _translate(
+        self, pair: Task | ZeroShotPair, sources: list[str], references: list[str], model: Model, progress: Progress
+    ) -> None:
         translations = model.stream(
-            sources, model.pair(task.source, task.target), cut=True, progress=lambda n: progress("translating", n)
+            sources, model.pair(pair.source, pair.target), cut=True, progress=lambda n: progress("translating", n)
         )
-        _write(self._file(task), translations)
-        _write(self._file(task, "reference"), references)
-        _write(self._file(task, "source"), sources)
+        _write(self._file(pair), translations)
+        _write(self._file(pair, "reference"), references)
+        _write(self._file(pair, "source"), sources)
 
     def _read(self) -> dict[str, Lines] | None:
-        """The sentences of every task; None if a file is missing, not UTF-8 or not of as many lines as the test set."""
-        found = {}
-        for name, task in self.tasks.items():
+        """The sentences of every pair; None if a file is missing, not UTF-8, or of another length than its test set."""
+        found, sizes = {}, self._sizes()
+        for name, pair in self._pairs().items():
             try:
-                found[name] = Lines(*(read_lines(self._file(task, kind)) for kind in KINDS))
+                found[name] = Lines(*(read_lines(self._file(pair, kind)) for kind in KINDS))
             except (OSError, ValueError):
                 return None
-            if {len(side) for side in found[name]} != {self.prepared.sizes[task.language][self.split]}:
+            if {len(side) for side in found[name]} != {sizes[name]}:
                 return None
         return found
+
+    def _pairs(self) -> dict[str, Task | ZeroShotPair]:
+        """All that is translated."""
+        return {**self.tasks, **self.zero_shot}
+
+    def _sizes(self) -> dict[str, int]:
+        """The sentences of every task and of every zero-shot pair."""
+        sizes = {name: self.prepared.sizes[task.language][self.split] for name, task in self.tasks.items()}
+        return sizes | {name: len(pair.sources) for name, pair in self.zero_shot.items()}
 
     @property
     def _marker(self) -> Path:
@@ -153,10 +184,10 @@ class Evaluation:
         return self.run / "translations" / f"{self.split}.json"
 
     def _files(self) -> list[Path]:
-        return [self._file(task) for task in self.tasks.values()]
+        return [self._file(pair) for pair in self._pairs().values()]
 
-    def _file(self, task: Task, kind: str = "") -> Path:
-        stem = f"{self.split}.{task.source}-{task.target}"
+    def _file(self, pair: Task | ZeroShotPair, kind: str = "") -> Path:
+        stem = f"{self.split}.{pair.source}-{pair.target}"
         return self.run / "translations" / (f"{stem}.{kind}.txt" if kind else f"{stem}.txt")
 
 

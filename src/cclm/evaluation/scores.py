@@ -24,6 +24,8 @@ ALWAYS = ("bleu", "bleu_low", "bleu_high", "chrf")
 """The scores that every language has."""
 OURS = (*ALWAYS, "off_target", "off_target_references")
 """Names that no external scorer may have."""
+BOOTSTRAP, SEED = 1000, 12345
+"""Resamples of a confidence interval, and their seed."""
 DIGITS = 10
 """Digits of a confidence interval: SacreBLEU returns it only as text."""
 
@@ -41,8 +43,8 @@ def score(
     *,
     high_resource: Collection[str],
     low_resource: Collection[str],
-    bootstrap: int = 1000,
-    seed: int = 12345,
+    bootstrap: int = BOOTSTRAP,
+    seed: int = SEED,
 ) -> Scores:
     """The content of `scores.json`, from the hypotheses and references of each language: raw, detokenised text.
 
@@ -61,6 +63,11 @@ def score(
         worst=min(bleu.values()),
     )
     return Scores(signature=signature, languages=rows, means=means)
+
+
+def row_of(hypotheses: list[str], references: list[str]) -> Row:
+    """The scores of one language alone, computed as in `score`."""
+    return _scores(hypotheses, references, bootstrap=BOOTSTRAP, seed=SEED)[0]
 
 
 def bleu(hypotheses: list[str], references: list[str]) -> float:

@@ -209,10 +209,11 @@ class Pipeline:
 
     def _prepare(self) -> None:
         entry = self._prepared_entry
+        models = 1 if self.recipe.vocabulary.joint else len(self.recipe.data.languages) + 1
         with self.work.lock("prepared", entry.name, self.say):
             self.prepared = self._preparation.existing(entry)  # another process may have made it meanwhile
             if self.prepared is None:
-                with shown({"learning subwords": len(self.recipe.data.languages) + 1}) as progress:
+                with shown({"learning subwords": models, "encoding": "reading"}) as progress:
                     self.prepared = self._preparation.make(entry, workers=self.workers, progress=progress)
 
     @cached_property

@@ -5,6 +5,7 @@ from typing import ClassVar
 from pydantic import StrictInt
 
 from cclm.formats.base import JsonFile, Part
+from cclm.formats.checkpoint import FileFacts
 
 MANIFEST = "cclm.json"
 """The name of the file in the folder of an exported model."""
@@ -21,6 +22,8 @@ class Pair(Part):
     """The symbol before every source."""
     start: str
     """The first symbol of every target."""
+    zero_shot: bool = False
+    """Whether the model was trained on neither this pair nor its reverse; such pairs are not in the file."""
 
 
 class Reserved(Part):
@@ -42,13 +45,6 @@ class Checked(Part):
     same_translations: StrictInt | None = None
 
 
-class ExportedFile(Part):
-    """A file of the export, to recognise one that was changed or damaged."""
-
-    bytes: StrictInt
-    sha256: str
-
-
 class Export(JsonFile):
     """The content of cclm.json. An export that is used once, for BLEU during training, names no checkpoint."""
 
@@ -60,13 +56,5 @@ class Export(JsonFile):
     checked: Checked | None = None
     pairs: list[Pair]
     reserved: Reserved
-    files: dict[str, ExportedFile]
+    files: dict[str, FileFacts]
     """Every other file, by its path inside the folder. Version 0.1.0 wrote sizes alone: it is exported again."""
-
-
-class TrainingData(JsonFile):
-    """The part of a run's made_from.json that names the prepared data it was trained on."""
-
-    advice: ClassVar[str] = "the run cannot be translated without knowing its data; train it again"
-    data: str
-    """The fingerprint of the prepared data."""

@@ -46,5 +46,7 @@ class Scores(JsonFile):
     signature: Signature = Signature()
     languages: dict[str, Row] = {}
     means: Means = Means()
+    zero_shot: dict[str, Row] = {}
+    """Pairs of a many-to-many model that it was not trained on; they are in no mean. Written only if there are any."""
     left_out: list[str] = []
     """Tasks without a test set: they are in no mean. Written only if there are any."""

@@ -22,8 +22,8 @@ from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 from cclm.errors import TrainingError
 from cclm.formats.base import sha256
-from cclm.formats.checkpoint import damage
-from cclm.formats.export import MANIFEST, Checked, Export, ExportedFile, Pair, Reserved
+from cclm.formats.checkpoint import FileFacts, damage
+from cclm.formats.export import MANIFEST, Checked, Export, Pair, Reserved
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.training.checkpoint import load_tensors
@@ -124,7 +124,7 @@ def write_manifest(model: TrainedFor, folder: Path, **facts: str | Checked) -> N
         pairs=[model.pair(task) for task in model.tasks.values()],
         reserved=Reserved(source=len(SPECIALS) + len(model.source.tags), target=len(SPECIALS) + len(model.target.tags)),
         files={
-            path.relative_to(folder).as_posix(): ExportedFile(bytes=path.stat().st_size, sha256=sha256(path))
+            path.relative_to(folder).as_posix(): FileFacts(bytes=path.stat().st_size, sha256=sha256(path))
             for path in files
         },
     )

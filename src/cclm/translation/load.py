@@ -9,7 +9,8 @@ from cclm.data.prepared import Prepared
 from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, DataError
 from cclm.formats.base import sha256
-from cclm.formats.export import MANIFEST, Export, TrainingData
+from cclm.formats.export import MANIFEST, Export
+from cclm.formats.run import MADE_FROM, MadeFrom
 from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of
 from cclm.translation.model import Model
 
@@ -56,13 +57,15 @@ def _is_current(folder: Path, weights: str) -> bool:
 
 
 def refuse_other_data(run: Path, prepared: Prepared) -> None:
-    """Refuses prepared data that the run was not trained on: its vocabularies and test sets are not the run's.
+    """Refuses prepared data that a run was not trained on: its vocabularies and test sets are not the run's.
 
+    The data of a single run is found by its fingerprint; this is for runs that are translated together, as one system.
     A folder without made_from.json was not written by a training and is not checked.
     """
-    path = run / "made_from.json"
-    if path.exists() and (trained_on := TrainingData.read(path).data) != prepared.fingerprint:
+    path = run / MADE_FROM
+    trained_on = MadeFrom.read(path).data if path.exists() else None
+    if trained_on not in (None, prepared.fingerprint):
         raise DataError(
-            f"{run} was trained on data {trained_on[:16]}, but {prepared.folder} now holds {prepared.fingerprint[:16]}:"
-            " run `cclm prepare` with the recipe of the run again, and give other data another work folder"
+            f"{run} was trained on data {str(trained_on)[:16]}, but {prepared.folder} holds data"
+            f" {prepared.fingerprint[:16]}: train all runs of the folder on the same data"
         )

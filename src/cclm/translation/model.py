@@ -52,11 +52,23 @@ class Model:
                 )
         if len(fitting) == 1:
             return fitting[0]
+        if not fitting and (pair := self._zero_shot(source, target)):
+            return pair
         known = ", ".join(f"{pair.source}-{pair.target}" for pair in fitting or self.pairs)
         asked = f"{source or 'any language'} to {target or 'any language'}"
         if fitting:
             raise UnknownPair(f"from {asked} there are {known}: say which")
         raise UnknownPair(f"this model does not translate from {asked}; it translates {known}")
+
+    def _zero_shot(self, source: str | None, target: str | None) -> Pair | None:
+        """A pair that was not trained, of a language that is translated into the pivot and one translated from it."""
+        if source is None or target is None:
+            return None
+        into = next((pair for pair in self.pairs if canonical(pair.source) == canonical(source)), None)
+        out_of = next((pair for pair in self.pairs if canonical(pair.target) == canonical(target)), None)
+        if into is None or out_of is None or into.target != out_of.source or into.source == out_of.target:
+            return None
+        return out_of.model_copy(update={"source": into.source, "subwords": into.subwords, "zero_shot": True})
 
     def stream(
         self,

@@ -1,6 +1,7 @@
 """`cclm translate RUN --source LANGUAGE`: translates a file or standard input, one sentence per line."""
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -28,6 +29,11 @@ def translate_text(
     """Translates line by line, by default from standard input to standard output. Empty lines stay empty."""
     model = load(run, quantization=quantization, threads=threads)
     pair = model.pair(source, target)
+    if pair.zero_shot:
+        warnings.warn(
+            f"{pair.source}-{pair.target} is zero-shot: the model was trained on both languages, but not on this pair",
+            stacklevel=2,
+        )
     name = str(given or "standard input")
     try:
         with _input(given) as lines, _output(out) as file, _progress_bar(given, out) as progress:
@@ -64,8 +70,8 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def _progress_bar(given: Path | None, out: Path | None) -> AbstractContextManager[Progress]:
-    """A bar on a terminal, unless the translations go there; its total is known if a file is read."""
-    if not sys.stderr or not sys.stderr.isatty() or (out is None and sys.stdout.isatty()):
+    """Progress, unless the translations go to the terminal; its total is known if a file is read."""
+    if out is None and (not sys.stdout or sys.stdout.isatty()):
         return nullcontext(lambda stage, lines: None)
     if given is None or not given.is_file():
         return shown()

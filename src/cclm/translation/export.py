@@ -21,8 +21,8 @@ from cclm.atomic import atomic_folder
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 from cclm.errors import TrainingError
-from cclm.formats.base import sha256
-from cclm.formats.checkpoint import FileFacts, damage
+from cclm.formats.base import FileFacts, sha256
+from cclm.formats.checkpoint import damage
 from cclm.formats.export import MANIFEST, Checked, Export, Pair, Reserved
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe

@@ -35,8 +35,8 @@ SHOW_EVERY = 50
 PATIENCE_WITH_NAN = 10
 """Consecutive steps with a loss or gradient that is not finite before the training ends with an error."""
 
-FAR_ABOVE = 4.0
-"""A competence above this is suspicious: the bitext model is 2 bits per token worse than the shared model."""
+FAR_ABOVE = 10.0
+"""A competence above this is suspicious: the bitext model is 3.3 bits per token worse than the shared model."""
 
 
 @dataclass

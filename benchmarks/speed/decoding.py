@@ -66,8 +66,8 @@ def make_run(folder: Path, run: Path) -> None:
     """One step of training makes the run directory; its weights then learn to end their sentences."""
     from cclm.curriculum import LanguageGraph
     from cclm.data.prepare import Plan, prepare
-    from cclm.recipe.section import check
     from cclm.recipe.schema import Recipe
+    from cclm.recipe.section import check
     from cclm.training import checkpoint as checkpoints
     from cclm.training.session import train
 

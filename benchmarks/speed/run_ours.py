@@ -15,8 +15,8 @@ from workload import PIVOT, SIZES, Size
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches, Direction
 from cclm.data.prepared import Prepared
-from cclm.recipe.section import check
 from cclm.recipe.schema import Recipe
+from cclm.recipe.section import check
 from cclm.training.adam import Adam
 from cclm.training.session import train
 

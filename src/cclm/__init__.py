@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Literal
 
 from cclm.curriculum import (
     AllAtOnce,
+    BatchSampler,
     ChiSquare,
     CompetenceGate,
     Curriculum,
     FixedWeights,
+    IndexSampler,
     InverseCompetence,
     LanguageGraph,
     RewardActor,
@@ -24,10 +26,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AllAtOnce",
+    "BatchSampler",
     "ChiSquare",
     "CompetenceGate",
     "Curriculum",
     "FixedWeights",
+    "IndexSampler",
     "InverseCompetence",
     "LanguageGraph",
     "RewardActor",

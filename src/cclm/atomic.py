@@ -38,6 +38,9 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
             partial.replace(path)  # under the lock: nobody takes it for a leftover
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk is reported without a name
+        raise
     finally:
         partial.unlink(missing_ok=True)
 

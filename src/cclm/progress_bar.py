@@ -1,67 +1,94 @@
-"""Progress of long work: a bar on a terminal; elsewhere, as in a batch job's log, a line every half minute."""
+"""Progress of long work: a bar on a terminal, elsewhere (a log file, a job's output) one line every half minute."""
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 Progress = Callable[[str, int], object]
-"""A function that is called with the name of a stage and how many units of it were done since the last call."""
-INTERVAL = 30.0
-"""Seconds between two lines, where there is no terminal."""
+"""A function that is called with the name of a stage and how many units of it were done since the last call. A call
+with 0 announces that the stage begins."""
+Totals = Mapping[str, int | str]
+"""The units of each stage, as far as they are known: a number, or the name of another stage that has as many."""
+
+SECONDS = 30.0
+"""Between two lines."""
 
 
 @contextmanager
-def shown(totals: dict[str, int] | None = None) -> Iterator[Progress]:
-    """A function that shows the progress of a stage; a stage whose total is unknown only counts."""
-    if not sys.stderr or not sys.stderr.isatty():
-        yield _Lines(totals or {})
-        return
+def shown(totals: Totals | None = None) -> Iterator[Progress]:
+    """A function that reports progress; a stage whose total is unknown only counts."""
+    with _bars(totals or {}) if sys.stderr and sys.stderr.isatty() else _lines(totals or {}) as advance:
+        yield advance
+
+
+@contextmanager
+def _bars(totals: Totals) -> Iterator[Progress]:
     from rich.console import Console  # here: whoever imports the type needs no rich
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description:>18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, object] = {}
+    text, times = TextColumn("{task.description:>18}"), (TimeElapsedColumn(), TimeRemainingColumn())
+    with Bars(text, BarColumn(), MofNCompleteColumn(), *times, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+        done: dict[str, int] = {}
 
         def advance(stage: str, amount: int) -> None:
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=(totals or {}).get(stage))
-            bars.advance(tasks[stage], amount)  # type: ignore[arg-type]
+                tasks[stage] = bars.add_task(stage, total=_total(stage, totals, done))
+            done[stage] = done.get(stage, 0) + amount
+            bars.advance(tasks[stage], amount)
 
         yield advance
 
 
-class _Lines:
-    """Lines on stderr, at most one per INTERVAL: work that is done sooner prints none."""
+@contextmanager
+def _lines(totals: Totals) -> Iterator[Progress]:
+    """A thread writes the lines, for a stage may go on for minutes without any unit being done."""
+    reporter, ended = _Reporter(totals), threading.Event()
 
-    def __init__(self, totals: dict[str, int]) -> None:
-        self._totals, self._last = totals, time.monotonic()
-        self._stages: dict[str, tuple[float, int]] = {}
-        """When each stage began, and how many units of it are done."""
+    def report() -> None:
+        while not ended.wait(SECONDS):
+            if line := reporter.line(time.monotonic()):
+                with suppress(OSError, ValueError):  # nobody reads it: stderr is full, broken or closed
+                    print(line, file=sys.stderr, flush=True)
 
-    def __call__(self, stage: str, amount: int) -> None:
-        now = time.monotonic()
-        begun, done = self._stages.get(stage, (self._last if not self._stages else now, 0))
-        self._stages[stage] = begun, done + amount
-        if now - self._last >= INTERVAL:
-            self._last = now
-            with suppress(OSError, AttributeError):  # nobody reads it: stderr is full, broken or closed
-                print(self._line(stage, now), file=sys.stderr, flush=True)
-
-    def _line(self, stage: str, now: float) -> str:
-        begun, done = self._stages[stage]
-        total = self._totals.get(stage)
-        if total is None:
-            return f"{stage}: {done:,}"
-        left = f", {duration((now - begun) * (total - done) / done)} left" if 0 < done <= total else ""
-        return f"{stage}: {done:,}/{total:,}{left}"
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield reporter.advance
+    finally:
+        ended.set()
+        thread.join()
 
 
-def duration(seconds: float) -> str:
-    """A time to wait: seconds up to two minutes, then minutes, then hours and minutes."""
-    minutes = round(seconds / 60)
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"
+class _Reporter:
+    """What is being done now, and since when."""
+
+    def __init__(self, totals: Totals) -> None:
+        self._totals = totals
+        self._stage = ""
+        self._since = 0.0
+        self._done: dict[str, int] = {}
+
+    def advance(self, stage: str, amount: int) -> None:
+        """Counts units of a stage."""
+        if stage != self._stage:
+            self._stage, self._since = stage, time.monotonic()
+        self._done[stage] = self._done.get(stage, 0) + amount
+
+    def line(self, now: float) -> str:
+        """`encoding 20,000 of 80,000, 30 s, about 90 s left`; empty before the first stage."""
+        if not self._stage:
+            return ""
+        done, seconds = self._done[self._stage], now - self._since
+        total = _total(self._stage, self._totals, self._done)
+        of = f" of {total:,}" if total else ""
+        left = f", about {seconds * (total - done) / done:.0f} s left" if total and 0 < done <= total else ""
+        return f"{self._stage} {done:,}{of}, {seconds:.0f} s{left}"
+
+
+def _total(stage: str, totals: Totals, done: Mapping[str, int]) -> int | None:
+    total = totals.get(stage)
+    return done.get(total) if isinstance(total, str) else total

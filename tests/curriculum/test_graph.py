@@ -114,6 +114,7 @@ def test_counts_that_cannot_be_are_refused() -> None:
     ("text", "message"),
     [
         ("{", "language graph: not JSON"),
+        ("[" * 100_000, "language graph: not JSON"),
         ("[]", "language graph: expected an object, got list"),
         ('{"version": 2}', "language graph: version 2; this program reads 1"),
         ('{"version": 1, "high_resource": ["tur"]}', "language graph: nothing for low_resource, similarity"),

@@ -315,6 +315,29 @@ def test_what_is_asked_for_is_dropped_and_counted(tmp_path: Path) -> None:
     assert strict.sizes["aze"]["dev"] == 21
 
 
+def test_pairs_of_unlike_length_are_dropped_and_counted_in_training_only(tmp_path: Path) -> None:
+    folder = tmp_path / "text"
+    write_tsv(folder)
+    for split in ("train", "dev"):
+        with (folder / f"aze.{split}.tsv").open("a", encoding="utf-8") as file:
+            file.write("house\t" + "ev kitab su yol " * 10 + "\n")
+    strict = prepare(plan(folder, length_ratio=5), tmp_path / "p", workers=1)
+    assert strict.manifest.counts["aze"]["train"].dropped == {"length ratio": 1}
+    assert strict.sizes["aze"] == {"train": 300, "dev": 21, "test": 20}
+
+
+def test_a_key_that_is_not_set_does_not_change_what_0_1_0_compares(text: Path) -> None:
+    assert "length_ratio" not in plan(text).settings().data
+    assert plan(text, length_ratio=5).settings().data["length_ratio"] == 5
+
+
+def test_a_test_set_without_references_is_refused(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text")
+    (tmp_path / "text" / "aze.test.tsv").write_text("\tev\n\tsu\n")
+    with pytest.raises(DataError, match=r"the test set of aze has no pair .*data\.cut\.test=500"):
+        prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
+
+
 def test_doctor_and_prepare_count_alike(tmp_path: Path) -> None:
     folder = noisy(tmp_path / "text")
     manifest = prepare(plan(folder), tmp_path / "p", workers=1).manifest
@@ -431,7 +454,7 @@ def test_an_empty_dev_set_is_an_error(tmp_path: Path) -> None:
         prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
     report = diagnose(data(tmp_path / "text"), probe=10, workers=1)
     assert not report.healthy
-    assert any("the dev set of aze is empty" in problem.message for problem in report.problems)
+    assert any("the dev set of aze has no pair" in problem.message for problem in report.problems)
 
 
 def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import sentencepiece
 from corpora import sentences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cclm.data.subwords import train_model
+from cclm.data.subwords import REPEATED, limit_repeats, train_model
 from cclm.data.vocabulary import BOS, EOS, PAD, UNK, Segmenter, Vocabulary
 from cclm.errors import DataError
 from cclm.formats.prepared import VocabularyFile
@@ -66,6 +67,33 @@ def test_it_survives_json() -> None:
     content = json.loads(text) | {"version": 3}
     with pytest.raises(DataError, match="x: version 3; this program reads 1"):
         VocabularyFile.parse(json.dumps(content), "x")
+
+
+def test_a_repeated_passage_enters_up_to_a_limit() -> None:
+    once = [f"sentence number {i} of a text in which no two are alike" for i in range(200)]
+    same = ["the same sentence again and again, and once more"] * 10_000
+    assert list(limit_repeats(once)) == once
+    left = list(limit_repeats([*same, *once]))
+    assert left[-200:] == once
+    assert REPEATED < sum(map(len, left[:-200])) < 1.1 * REPEATED
+
+
+def test_sentences_that_are_repeated_here_and_there_are_all_used() -> None:
+    text = [x for i in range(3000) for x in (f"sentence number {i}", "Thank you.", "(Applause)")]
+    assert list(limit_repeats(text)) == text
+
+
+def test_passages_that_are_repeated_in_turn_enter_up_to_a_limit() -> None:
+    passage = [f"sentence number {i} of a passage" for i in range(50)]
+    assert len(list(limit_repeats(passage * 100))) < 500
+
+
+def test_more_characters_than_pieces_get_a_piece_each() -> None:
+    text = ["".join(chr(0xAC00 + 7 * i + k) for k in range(7)) for i in range(60)]
+    model = sentencepiece.SentencePieceProcessor(
+        model_proto=train_model(text, pieces=100, character_coverage=1.0, what="kor")
+    )
+    assert model.get_piece_size() == 7 * 60 + 2  # the space and the unknown piece
 
 
 def test_learning_depends_on_the_text_alone(model: Path) -> None:

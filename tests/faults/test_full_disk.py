@@ -30,9 +30,6 @@ def small_disk(folder: Path, size: str = "4m") -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-TRACEBACK = pytest.mark.xfail(strict=True, reason="traceback: SafetensorError")
-
-
 def fill(folder: Path, left: int) -> Path:
     """Fills the disk of a folder until `left` bytes are free; gives the file that does it."""
     filler = folder / "filler"
@@ -57,7 +54,7 @@ def full(project: Path, tmp_path: Path) -> Iterator[Path]:
     [
         pytest.param(0, id="lock"),
         pytest.param(4 * KIB, id="environment"),
-        pytest.param(60 * KIB, id="optimizer", marks=TRACEBACK),
+        pytest.param(60 * KIB, id="optimizer"),
     ],
 )
 def test_training_on_a_full_disk_names_the_file_and_loses_nothing(full: Path, tmp_path: Path, left: int) -> None:
@@ -77,7 +74,6 @@ def test_training_on_a_full_disk_names_the_file_and_loses_nothing(full: Path, tm
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="traceback: OSError without a file name")
 def test_a_log_that_cannot_grow_stops_the_training_cleanly(fresh: Path, tmp_path: Path) -> None:
     """`train` ends with 1 and names log.jsonl; with space again the same command begins or continues the run."""
     with small_disk(tmp_path / "disk") as disk:
@@ -117,7 +113,6 @@ def test_a_full_disk_is_named_by_every_command_that_writes(full: Path, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="traceback: SafetensorError")
 def test_a_file_size_limit_during_a_checkpoint_is_told_in_a_line(project: Path, run: Path) -> None:
     """Under `ulimit -f`, `train` ends with 1, names the checkpoint and keeps the ones before."""
     before = listing(run / "checkpoints")

@@ -29,7 +29,7 @@ def fails(*values: str, reason: str) -> object:
         "curriculum.gate.threshold=.nan",
         "training.learning_rate=.inf",
         "training.learning_rate=.nan",
-        fails("training.device=meta", reason="traceback: RuntimeError"),
+        "training.device=meta",
         "training.device=nonsense",
         'work="a\\0b"',
         'data.path="a\\0b"',
@@ -54,7 +54,6 @@ def test_a_sweep_refuses_a_threshold_that_is_no_number(fresh: Path, value: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="looks for other ranks, and the variable is not named")
 @pytest.mark.parametrize("value", ["", "x"])
 def test_a_malformed_variable_of_torchrun_is_named_or_counts_as_not_set(fresh: Path, value: str) -> None:
     """An empty variable counts as not set; another that is no number is named with its value."""

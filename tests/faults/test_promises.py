@@ -34,7 +34,6 @@ def damage(run: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.xfail(strict=True, reason="there is no such option")
 def test_strict_training_refuses_a_damaged_checkpoint(project: Path, run: Path) -> None:
     """With --strict, `train` names the damaged checkpoint and its file, and changes nothing."""
     damage(run)
@@ -43,7 +42,6 @@ def test_strict_training_refuses_a_damaged_checkpoint(project: Path, run: Path) 
     assert listing(run / "checkpoints") == before
 
 
-@pytest.mark.xfail(strict=True, reason="there is no such option")
 def test_a_forced_setting_is_recorded_in_the_checkpoint(project: Path, run: Path) -> None:
     """With --force, `train` continues with the other value, and the manifest of the next checkpoint says so."""
     assert_done(cclm(*MORE, "training.learning_rate=0.02", "--force", folder=project))
@@ -51,7 +49,6 @@ def test_a_forced_setting_is_recorded_in_the_checkpoint(project: Path, run: Path
     assert "training.learning_rate" in json.dumps(manifest["forced"])
 
 
-@pytest.mark.xfail(strict=True, reason="neither the message nor a file says which batches they were")
 def test_losses_that_are_not_finite_end_with_the_batches_that_gave_them(fresh: Path) -> None:
     """After too many steps in a row the message names a file that lists language and number of each batch."""
     command = ["train", "recipe.yaml", "training.learning_rate=1e30", "training.warmup=0", "training.max_steps=300"]
@@ -64,7 +61,6 @@ def test_losses_that_are_not_finite_end_with_the_batches_that_gave_them(fresh: P
     assert '"tur"' in text
 
 
-@pytest.mark.xfail(strict=True, reason="traceback: RuntimeError")
 def test_a_batch_that_does_not_fit_into_memory_is_told_in_a_line(fresh: Path) -> None:
     """Out of memory in a step ends with 1 and names the keys that make batches smaller."""
     memory = limited(resource.RLIMIT_AS, 2_560_000_000)

@@ -201,7 +201,6 @@ def test_two_trainings_in_two_pid_namespaces_do_not_share_a_run(fresh: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="the log is padded with NUL bytes")
 @pytest.mark.parametrize("left", [None, 300], ids=["deleted", "shortened"])
 def test_a_run_does_not_continue_a_log_that_lost_its_beginning_or_end(
     run: Path, project: Path, left: int | None
@@ -230,7 +229,6 @@ def test_a_report_of_a_damaged_log_says_where_it_is_damaged(run: Path, project: 
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="it continues with the other settings")
 def test_checkpoints_whose_settings_are_lost_do_not_continue_with_other_settings(run: Path, project: Path) -> None:
     """Without the files that say what a run was made from, `train` refuses to continue its checkpoints."""
     for path in run.iterdir():
@@ -245,10 +243,7 @@ def test_checkpoints_whose_settings_are_lost_do_not_continue_with_other_settings
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param("progress.json", marks=pytest.mark.xfail(strict=True, reason="the version is not looked at")),
-        pytest.param("curriculum.json", marks=pytest.mark.xfail(strict=True, reason="traceback: ValueError")),
-    ],
+    ["progress.json", "curriculum.json"],
 )
 def test_a_checkpoint_of_a_newer_version_is_refused(run: Path, project: Path, name: str) -> None:
     """The message names the file, its version and the version that this program reads."""

@@ -48,7 +48,6 @@ def precision(folder: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(HALVES, strict=True, reason="bf16 wherever the processor multiplies in it, however small the model")
 def test_automatic_precision_of_a_small_model_on_one_thread_is_fp32_and_stands_in_the_run(folder: Path) -> None:
     """Width 16 on one thread: half precision is slower there on every processor."""
     done(folder, *TRAIN, "training.precision=auto")
@@ -56,7 +55,6 @@ def test_automatic_precision_of_a_small_model_on_one_thread_is_fp32_and_stands_i
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="refused: what `auto` stands for here is not what the run was begun in")
 def test_a_run_goes_on_in_the_precision_it_was_begun_in(folder: Path) -> None:
     """`auto` on a run that is there means the run's own."""
     other = "fp32" if HALVES else "bf16"
@@ -69,7 +67,6 @@ def test_a_run_goes_on_in_the_precision_it_was_begun_in(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="there is no such key: it saves when it validates")
 def test_a_training_saves_more_often_than_it_validates(folder: Path) -> None:
     """training.save_every, in steps: what was killed before its first validation goes on from there."""
     process = start(folder, *TRAIN[:-1], *LONG, "training.save_every=5")
@@ -81,7 +78,6 @@ def test_a_training_saves_more_often_than_it_validates(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="`no checkpoint yet; train it first`, though there is one")
 def test_a_run_that_only_a_signal_saved_is_not_said_to_have_no_checkpoint(folder: Path) -> None:
     """It was not validated yet, hence there is no best checkpoint: the message says that, and the step it is at."""
     process = start(folder, *TRAIN[:-1], *LONG)
@@ -99,7 +95,6 @@ def test_a_run_that_only_a_signal_saved_is_not_said_to_have_no_checkpoint(folder
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="competence far above 1 passes without a word")
 def test_a_bitext_loss_far_worse_than_the_shared_model_is_warned_of(folder: Path) -> None:
     """The run goes on; the warning names the language and L*."""
     told = done(folder, "train", "recipe.yaml", "benchmark.file=useless.json", "training.max_steps=5")
@@ -108,7 +103,6 @@ def test_a_bitext_loss_far_worse_than_the_shared_model_is_warned_of(folder: Path
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="nothing is said")
 def test_bitext_models_worse_than_a_unigram_are_warned_of(folder: Path) -> None:
     """After one step with hardly any learning rate they know less than the frequencies of the symbols."""
     told = done(folder, "benchmark", "recipe.yaml", "benchmark.max_steps=1", "training.learning_rate=1e-9")

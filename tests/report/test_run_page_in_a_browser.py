@@ -60,10 +60,17 @@ def drawn(page: Path) -> Drawn:
 
 def acting(page: Path, script: str) -> Drawn:
     """The page with a visitor: a script that the policy of the page as written would never let run."""
+    found = Drawn(visited(page, script))
+    assert "could not be drawn" not in found.text
+    return found
+
+
+def visited(page: Path, script: str) -> str:
+    """The document of that page."""
     text = re.sub(r"<meta http-equiv=[^>]*>", "", page.read_text(encoding="utf-8"))
-    visited = page.with_name("visited.html")
-    visited.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
-    return drawn(visited)
+    copy = page.with_name("visited.html")
+    copy.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    return dom(copy)
 
 
 def test_every_language_has_a_curve_in_every_chart(tmp_path: Path) -> None:
@@ -145,6 +152,34 @@ def test_nothing_that_a_run_s_files_say_is_executed(tmp_path: Path) -> None:
     assert found.tags.count("script") == 2
     assert found.text.count(EVIL) > 8  # title, headline, summary, table, admissions, translations, settings
     assert "taken" not in found.text.replace(EVIL, "").replace(EVIL.replace("/", "\\"), "")
+
+
+def test_competence_far_above_one_is_explained(tmp_path: Path) -> None:
+    probe = {"event": "probe", "step": 1, "dev_loss": {"aze": 3.0, "bel": 4.0}, "admitted": ["aze", "bel"]}
+    write_log(tmp_path, [probe | {"competence": {"aze": 16.6, "bel": 1.9}}])
+    assert "Far above 1: aze 16.60. There the bitext model behind L* is much worse" in drawn(run_report(tmp_path)).text
+    write_log(tmp_path, [probe | {"competence": {"aze": 1.6, "bel": 1.9}}])
+    assert "Far above 1" not in drawn(run_report(tmp_path)).text
+
+
+def test_the_space_bar_on_the_slider_plays_and_pauses(tmp_path: Path) -> None:
+    page = run_report(write_run(tmp_path / "run"))
+    press = "document.querySelector('input').dispatchEvent(new KeyboardEvent('keydown', {key: ' ', bubbles: true}));"
+    count = "document.body.dataset.playing = document.querySelectorAll('[aria-label=pause]').length;"
+    assert 'data-playing="1"' in visited(page, press + count)
+    assert 'data-playing="0"' in visited(page, press + press + count)
+
+
+def test_graph_charts_and_player_have_names_for_screen_readers(tmp_path: Path) -> None:
+    text = dom(run_report(write_run(tmp_path / "run")))
+    labels = re.findall(r'<svg[^>]*role="img"[^>]*aria-label="([^"]*)"', text)
+    assert len(labels) == 5
+    assert labels[0].startswith("Language graph at step 60,000. aze admitted, ")
+    assert [label.partition(".")[0] for label in labels[1:]] == [
+        "Competence", "HRLs-evaluated competence", "Sampling weights", "Dev loss",
+    ]  # fmt: skip
+    assert 'role="group" aria-label="step through the training"' in text
+    assert len(re.findall(r'<button type="button" aria-label="[^"]+"', text)) == 3
 
 
 HUGE = [1e308, -1e308, 1e99, -1e99, 1e-308, 10**400, 0.0]

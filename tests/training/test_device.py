@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cclm.data.prepared import Prepared
 from cclm.errors import TrainingError
+from cclm.formats.run import read_settings
 from cclm.training import device as devices
 from cclm.training import trainer
 from cclm.training.device import device_of
@@ -48,6 +49,13 @@ def test_on_a_cpu_auto_is_half_precision_only_where_the_hardware_has_it(monkeypa
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda avx=avx: avx)
         assert device_of("cpu").precision == expected
     assert device_of("cpu", "bf16").precision == "bf16"
+
+
+def test_on_a_cpu_auto_is_full_precision_for_narrow_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    assert device_of("cpu", width=devices.WIDE - 1).precision == "fp32"
+    assert device_of("cpu", width=devices.WIDE).precision == "bf16"
+    assert device_of("cpu", "bf16", width=16).precision == "bf16"
 
 
 def without_half_precision(monkeypatch: pytest.MonkeyPatch, without: bool = True) -> None:
@@ -125,7 +133,13 @@ def test_half_precision_learns_what_full_precision_does(folder: Path, data: Prep
 def test_a_run_says_which_precision_it_was(folder: Path, data: Prepared) -> None:
     run = trained(folder, data, "auto", "training.precision=auto", "training.max_steps=2")
     made = json.loads((run / "made_from.json").read_text())
-    assert made["recipe"]["training"]["precision"] == device_of("cpu").precision
+    assert made["recipe"]["training"]["precision"] == device_of("cpu", width=16).precision == "fp32"
+
+
+def test_auto_keeps_the_precision_that_a_run_was_begun_in(folder: Path, data: Prepared) -> None:
+    trained(folder, data, "begun", "training.precision=bf16", "training.max_steps=2")
+    run = trained(folder, data, "begun", "training.precision=auto", "training.max_steps=4")
+    assert read_settings(run / "config.yaml")["training"]["precision"] == "bf16"
 
 
 def test_an_overflow_halves_the_scale_and_is_stepped_over(
@@ -156,10 +170,10 @@ def test_a_gradient_that_never_is_finite_ends_the_run_at_the_least_scale(
 
 def test_a_device_that_is_not_there_is_refused_before_training_starts(folder: Path, data: Prepared) -> None:
     with pytest.raises(TrainingError, match=r"training\.device 'toaster' cannot be used here"):
-        train(recipe(folder, "training.device=toaster"), data, GRAPH, BENCHMARK, folder / "never")
-    assert not (folder / "never" / "log.jsonl").exists()
+        train(recipe(folder, "training.device=toaster"), data, GRAPH, BENCHMARK, folder / "absent")
+    assert not (folder / "absent" / "log.jsonl").exists()
 
 
 def test_a_device_can_be_left_to_the_machine(folder: Path, data: Prepared) -> None:
     settings = recipe(folder, "training.device=auto", "training.max_steps=2", "training.validate_every=2")
-    assert train(settings, data, GRAPH, BENCHMARK, folder / "auto") == "all steps are done"
+    assert train(settings, data, GRAPH, BENCHMARK, folder / "left") == "all steps are done"

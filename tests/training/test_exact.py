@@ -244,6 +244,31 @@ def test_more_steps_may_be_asked_for(runs: Runs) -> None:
     assert runs.result("longer")["model.safetensors"] == runs.result("whole")["model.safetensors"]
 
 
+def test_more_checkpoints_change_neither_log_nor_result(runs: Runs) -> None:
+    assert runs.train("often", "training.save_every=7", "training.max_steps=50").code == 0
+    kept = [path.name for path in (runs.folder("often") / "checkpoints").glob("step-*")]
+    assert "step-00000049" in kept
+    shutil.rmtree(runs.folder("often") / "checkpoints" / "step-00000050")
+    assert runs.train("often", "training.save_every=11").code == 0  # and they may change
+    assert runs.result("often") == runs.result("whole")
+
+
+def test_a_forced_setting_stays_recorded_in_every_later_checkpoint(runs: Runs) -> None:
+    runs.copy("whole", "forced")
+    assert runs.train("forced", "training.max_steps=61", "training.clip=1.0", "--force").code == 0
+    assert runs.train("forced", "training.max_steps=62", "training.clip=1.0").code == 0  # now its own setting
+    made = json.loads((runs.folder("forced") / "made_from.json").read_text())
+    manifest = json.loads(_newest(runs.folder("forced") / "checkpoints", "manifest.json").read_text())
+    assert made["forced"] == manifest["forced"] == ["recipe.training.clip: None -> 1.0"]
+
+
+def test_what_checkpoints_cannot_continue_with_is_refused_even_if_forced(runs: Runs) -> None:
+    refused = runs.train("whole", "model.width=32", "training.clip=1.0", "--force")
+    assert refused.code == 1
+    assert "recipe.model.width: 16 -> 32" in refused.output
+    assert "training.clip" not in refused.output
+
+
 def test_a_run_has_one_owner(runs: Runs) -> None:
     with Lock(runs.folder("owned")):
         refused = runs.train("owned")

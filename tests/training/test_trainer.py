@@ -9,6 +9,7 @@ from small_recipe import BENCHMARK, GRAPH, events, prepared, recipe
 from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, TrainingError
+from cclm.formats.run import NotFinite
 from cclm.training.session import train
 from cclm.training.tasks import tasks
 
@@ -54,7 +55,7 @@ def test_one_to_many_trains(folder: Path, data: Prepared) -> None:
     assert train(settings, data, GRAPH, BENCHMARK, folder / "o2m") == "all steps are done"
 
 
-def test_many_to_many_trains_with_one_vocabulary(folder: Path) -> None:
+def test_many_to_many_trains_with_one_vocabulary(folder: Path, data: Prepared) -> None:
     settings = recipe(folder, "data.direction=many-to-many", "vocabulary.joint=true", f"work={folder}/joint")
     joint = prepare(Plan(settings.data, settings.vocabulary), settings.prepared, workers=1)
     losses = dict.fromkeys(tasks(settings.data, joint), 4.0)
@@ -71,8 +72,12 @@ def test_bf16_trains(folder: Path, data: Prepared) -> None:
 def test_a_loss_that_is_not_finite_is_never_applied(folder: Path, data: Prepared) -> None:
     # A learning rate of 1e30 makes the weights overflow at once; from then on no step is taken.
     settings = recipe(folder, "training.learning_rate=1e30", "training.warmup=0", "training.max_steps=500")
-    with pytest.raises(TrainingError, match="loss or gradient not finite in 10 steps in a row"):
+    with pytest.raises(TrainingError, match=r"loss or gradient not finite in 10 steps in a row.*not-finite\.json"):
         train(settings, data, GRAPH, BENCHMARK, folder / "nan")
+    batches = NotFinite.read(folder / "nan" / "not-finite.json").batches
+    assert len({batch.step for batch in batches}) == 10
+    assert {batch.language for batch in batches} <= {"tur", "por", "aze", "glg"}
+    assert [batch.number for batch in batches] == list(range(batches[0].number, batches[0].number + 10))
 
 
 def test_loss_falls(folder: Path, data: Prepared) -> None:
@@ -80,3 +85,13 @@ def test_loss_falls(folder: Path, data: Prepared) -> None:
     train(recipe(folder, "training.max_steps=60"), data, GRAPH, BENCHMARK, run)
     macro = [event["macro"] for event in events(run) if event["event"] == "validation"]
     assert macro[-1] < macro[0] - 0.5
+
+
+def test_a_reference_loss_far_worse_than_the_model_is_warned_of_once(
+    folder: Path, data: Prepared, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train(recipe(folder), data, GRAPH, BENCHMARK | {"aze": 30.0}, folder / "useless")
+    told = [line for line in capfd.readouterr().err.splitlines() if "warning" in line]
+    assert len(told) == 1  # though there are four probes
+    assert "competence of aze" in told[0]
+    assert "L* of 30.00 bits per token" in told[0]

@@ -14,7 +14,13 @@ from cclm.recipe.schema import Recipe
 def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
     """Prints the diagnosis; gives whether there is no error."""
     with shown() as progress:
-        diagnosis = diagnose(recipe.data, probe=recipe.curriculum.dev_sample, workers=workers, progress=progress)
+        diagnosis = diagnose(
+            recipe.data,
+            probe=recipe.curriculum.dev_sample,
+            pieces=recipe.vocabulary.pieces,
+            workers=workers,
+            progress=progress,
+        )
     if as_json:
         print(json.dumps(diagnosis.as_json(), ensure_ascii=False, allow_nan=False))
     else:

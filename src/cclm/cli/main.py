@@ -1,8 +1,7 @@
 """The entry point: every command, and what becomes of errors. Exit codes: 0 done, 1 failed, 2 wrong usage or settings,
-130 and 143 after SIGINT and SIGTERM."""
+128 + its number after a signal: 130 after SIGINT, 143 after SIGTERM."""
 
 import io
-import signal
 import sys
 import warnings
 from typing import Any
@@ -13,6 +12,7 @@ from cclm.atomic import name_write_errors
 from cclm.cli import recipe_commands, run_commands, standalone_commands  # noqa: F401 (they add themselves to the group)
 from cclm.cli.group import cli
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
+from cclm.signals import ignore_from_now_on, raise_at_once
 
 TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "jinja2"}
 """What the extra of this name brings."""
@@ -20,7 +20,7 @@ TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "j
 
 def main() -> None:
     """The `cclm` command: errors that a user can mend are told in a line or two, without a traceback."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves by the same door as an error: files are cleaned up
+    received = raise_at_once()
     _name_stdout()
     warnings.formatwarning = lambda message, *_, **__: f"cclm: warning: {message}\n"  # without our source line
     try:
@@ -45,6 +45,13 @@ def main() -> None:
         _end(f"this command needs {package}: pip install 'ccl-m[train]'", 1)
     except (KeyboardInterrupt, click.Abort):
         _end("interrupted", 130)
+    except Exception:
+        if not received.number:
+            raise
+        _end("interrupted", 128 + received.number)  # a library has turned the interruption into an error of its own
+    finally:
+        if received.number:
+            ignore_from_now_on()
 
 
 def _end(message: str, code: int) -> None:

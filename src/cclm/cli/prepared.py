@@ -46,15 +46,21 @@ def view(prepared: Prepared) -> RenderableType:
         dropped = sum(sum(counts.dropped.values()) for counts in prepared.manifest.counts[lang].values())
         table.add_row(lang, *(f"{sizes[s]:,}" if s in sizes else "-" for s in ("train", "dev", "test")), f"{dropped:,}")
     symbols = ", ".join(f"{name} {size:,}" for name, size in prepared.manifest.vocabularies.items())
-    return Group(table, Text(f"symbols: {symbols}", style="dim"), *_fewer(prepared), *_reasons(prepared))
+    return Group(table, Text(f"symbols: {symbols}", style="dim"), *_other_sizes(prepared), *_reasons(prepared))
 
 
-def _fewer(prepared: Prepared) -> list[RenderableType]:
-    """A warning where the text supports fewer subwords than were asked for."""
-    asked = prepared.pieces_wanted
-    fewer = {name: count for name, count in prepared.manifest.pieces.items() if count < asked}
-    said = ", ".join(f"{name} {count:,}" for name, count in fewer.items())
-    return [Text(f"fewer subwords than the {asked:,} asked for, as the text supports no more: {said}")] if said else []
+def _other_sizes(prepared: Prepared) -> list[RenderableType]:
+    """What is said of models with fewer or more subwords than the recipe asks for."""
+    wanted = prepared.pieces_wanted
+    fewer = _listed({name: count for name, count in prepared.manifest.pieces.items() if count < wanted})
+    more = _listed({name: count for name, count in prepared.manifest.pieces.items() if count > wanted})
+    said = [f"fewer subwords than the {wanted:,} asked for, as the text supports no more: {fewer}"] if fewer else []
+    said += [f"more subwords than the {wanted:,} asked for, as every character needs one: {more}"] if more else []
+    return [Text(line) for line in said]
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 def _reasons(prepared: Prepared) -> list[RenderableType]:

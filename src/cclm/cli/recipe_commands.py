@@ -114,20 +114,23 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
+@click.option("--strict", is_flag=True, help="Fail if the newest checkpoint is damaged; do not use the one before it.")
+@click.option("--force", is_flag=True, help="Resume with other settings of training; this is recorded in the run.")
 @DRY_RUN
 @DRY_JSON
-def train(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool, as_json: bool) -> None:
+def train(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: bool, **how: Any) -> None:
     """Trains the model of RECIPE into WORK/runs/NAME; what is missing before it is made first.
 
     A run that was interrupted resumes, to the same bytes as if it had never stopped. A setting that would change the
-    result is refused, with the difference.
+    result is refused, with the difference. --force allows other settings of training, which made_from.json and the
+    manifests of later checkpoints then list.
     """
     if _is_dry(recipe, overrides, UP_TO_TRAINING, dry_run, as_json):
         return
     from cclm.experiments.pipeline import Pipeline
     from cclm.recipe import load_recipe
 
-    pipeline = Pipeline(load_recipe(recipe, overrides), tensorboard=tensorboard)
+    pipeline = Pipeline(load_recipe(recipe, overrides), **how)
     if pipeline.run(UP_TO_TRAINING):
         click.echo(pipeline.folder)
 
@@ -152,7 +155,7 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool,
 
     pipeline = Pipeline(load_recipe(recipe, overrides), tensorboard=tensorboard)
     if pipeline.run(STAGES, say=print_line):
-        if scores := pipeline.evaluation.scored():
+        if pipeline.has_test_sets and (scores := pipeline.evaluation.scored()):
             print_scores(scores)
         click.echo(pipeline.folder / "report.html")
 
@@ -164,7 +167,15 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool,
 @click.option("--aggregate", "aggregates", type=click.Choice(["max", "avg"]), multiple=True, help="Default: both.")
 @click.option("--rival", type=click.Path(file_okay=False, path_type=Path), help="A run to draw across the figure.")
 @AT_ONCE
-def sweep(recipe: str, overrides: Sequence[str], thresholds: Sequence[float], aggregates: Any, **options: Any) -> None:
+@DRY_RUN
+def sweep(
+    recipe: str,
+    overrides: Sequence[str],
+    thresholds: Sequence[float],
+    aggregates: Any,
+    dry_run: bool,
+    **options: Any,
+) -> None:
     """Trains RECIPE with every threshold and both ways to evaluate HRLs; chooses by weighted dev loss (Figure 2).
 
     Runs that decide alike are trained once: each ends as if it had been trained alone, at a fraction of the steps.
@@ -179,6 +190,11 @@ def sweep(recipe: str, overrides: Sequence[str], thresholds: Sequence[float], ag
     from cclm.recipe import load_recipe
 
     grid = (thresholds or THRESHOLDS, aggregates or AGGREGATES)
+    if dry_run:
+        from cclm.cli.dry_run import print_sweep_plan
+
+        print_sweep_plan(load_recipe(recipe, overrides), len(grid[0]) * len(grid[1]))
+        return
     click.echo(train_all(load_recipe(recipe, overrides), *grid, **options))
 
 
@@ -186,7 +202,8 @@ def sweep(recipe: str, overrides: Sequence[str], thresholds: Sequence[float], ag
 @click.argument("study")
 @OVERRIDES
 @AT_ONCE
-def study(study: str, overrides: Sequence[str], at_once: int | None) -> None:
+@DRY_RUN
+def study(study: str, overrides: Sequence[str], at_once: int | None, dry_run: bool) -> None:
     """Trains every arm of STUDY with every seed, everything else equal; translates, scores and compares them.
 
     STUDY is a YAML file, or one that comes with cclm: paper, phrasebook, phrasebook-exploratory. What is asked is
@@ -200,7 +217,18 @@ def study(study: str, overrides: Sequence[str], at_once: int | None) -> None:
       cclm study phrasebook
       cclm study paper recipe=ted8-diverse-o2m changes.data.path=ted/ seeds=[1,2,3]
     """
-    from cclm.experiments.study import run as run_study
     from cclm.recipe.study import load_study
 
-    click.echo(run_study(load_study(study, overrides), at_once))
+    declared = load_study(study, overrides)
+    if dry_run:
+        from cclm.cli.dry_run import print_study_plan
+
+        print_study_plan(declared)
+        return
+    from cclm.cli.tables import print_study
+    from cclm.experiments.study import run as run_study
+    from cclm.formats.study import StudyResults
+
+    page = run_study(declared, at_once)
+    print_study(StudyResults.read(page.with_name("results.json")))
+    click.echo(page)

@@ -10,6 +10,7 @@ from cclm.evaluation.bootstrap import Difference
 from cclm.evaluation.compare import TITLES, Compared, Comparisons
 from cclm.evaluation.significance import OverSeeds
 from cclm.formats.scores import Scores
+from cclm.formats.study import StudyResults
 from cclm.report.document import name_seeds
 
 MEANS = {"all": "mean", "hrl": "HRLs", "lrl": "LRLs"}
@@ -113,3 +114,20 @@ def _legend(samples: int, comparisons: Sequence[Compared]) -> str:
         f"* p < 0.05, ** p < 0.01, two-sided: {'; '.join(how)}; not adjusted for the number of rows"
         f"{adjusted}.{sacrebleu}"
     )
+
+
+def print_study(results: StudyResults) -> None:
+    """The arms of a study with their scores, mean over seeds, and what the primary comparisons license."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for head in ("", "seeds", "BLEU", "chrF", "HRLs", "LRLs"):
+        table.add_column(head, justify="right" if head else "left")
+    for name, arm in results.arms.items():
+        chrf = arm.chrf
+        values = (arm.bleu and arm.bleu.all, chrf and chrf.all, chrf and chrf.hrl, chrf and chrf.lrl)
+        table.add_row(Text(name), str(arm.seeds), *("-" if value is None else f"{value:.1f}" for value in values))
+    console = Console()
+    console.print(table)
+    console.print(Text("means over languages and seeds; HRLs and LRLs in chrF", style="dim"))
+    for comparison in results.comparisons:
+        if comparison.primary:
+            console.print(Text(comparison.sentence), soft_wrap=True)

@@ -125,7 +125,7 @@ class LanguageGraph:
         """The graph in the text of a graph.json."""
         try:
             content = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"language graph: not JSON: {error}") from None
         if not isinstance(content, dict):
             raise ValueError(f"language graph: expected an object, got {type(content).__name__}")

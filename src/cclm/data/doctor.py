@@ -1,5 +1,6 @@
 """`cclm doctor`: reads all text once, changes nothing, and reports what is wrong before time is spent on it."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -82,6 +83,7 @@ def diagnose(
     data: DataSection,
     *,
     probe: int,
+    pieces: int | None = None,
     workers: int | None = None,
     progress: Progress = lambda stage, pairs: None,
 ) -> Diagnosis:
@@ -102,6 +104,7 @@ def diagnose(
             new = [_row(texts, lang, split, findings, identifier) for split in findings]
             rows += new
             problems += _split_problems(lang, findings, probe)
+            problems += _piece_problems(lang, findings["train"], pieces)
             problems += [problem for row in new for problem in _row_problems(row, data)]
     return Diagnosis(rows, problems)
 
@@ -166,6 +169,18 @@ def _split_problems(lang: str, findings: dict[str, Findings], probe: int) -> Ite
         yield Problem("error", empty_set(lang, "test"))
     if not findings["train"].kept:
         yield Problem("error", f"nothing is left of the training text of {lang}: every pair was dropped")
+
+
+def _piece_problems(lang: str, found: Findings, pieces: int | None) -> Iterator[Problem]:
+    """Every character needs a subword of its own; SentencePiece normalises text by NFKC before it counts them."""
+    characters = {part for char in found.characters for part in unicodedata.normalize("NFKC", char)}
+    needed = len(characters) + 2  # the space and the unknown piece
+    if pieces is not None and pieces < needed:
+        yield Problem(
+            "warning",
+            f"training text of {lang}: about {needed:,} different characters, more than vocabulary.pieces={pieces:,};"
+            f" its model will have a subword for each",
+        )
 
 
 def _row_problems(row: Row, data: DataSection) -> Iterator[Problem]:

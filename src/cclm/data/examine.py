@@ -50,6 +50,7 @@ EMPTY = "empty side"
 COPY = "copy of the source"
 LEAKED = "stands in a dev or test set"
 DUPLICATE = "duplicate"
+LENGTH_RATIO = "length ratio"
 WRONG_LANGUAGE = "wrong language"
 
 
@@ -146,6 +147,8 @@ def _reason(
     if not pivot or not other:
         findings.notes[EMPTY] += split != "train"
         return EMPTY if split == "train" else None
+    if split == "train" and settings.length_ratio and longest > settings.length_ratio * min(len(pivot), len(other)):
+        return LENGTH_RATIO
     if pivot == other:
         findings.notes[COPY] += 1
         if split == "train" and settings.copies == "drop":

@@ -20,8 +20,8 @@ from cclm.data.texts import Texts
 from cclm.data.vocabulary import Segmenter, Vocabulary
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
-from cclm.formats.base import parse_json
-from cclm.formats.prepared import FileFacts, MadeFrom, Manifest, Settings, SplitCounts, sha256, write_counts
+from cclm.formats.base import FileFacts, parse_json, sha256
+from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, write_counts
 from cclm.progress_bar import Progress
 from cclm.recipe.schema import DataSection, VocabularySection
 

@@ -23,7 +23,8 @@ from cclm.data.cleaning import clean
 from cclm.data.texts import SPLITS, Texts
 from cclm.data.vocabulary import Segmenter, Vocabulary
 from cclm.errors import DataError
-from cclm.formats.prepared import FileFacts, Manifest, PieceCounts, VocabularyFile, read_counts, sha256
+from cclm.formats.base import FileFacts, sha256
+from cclm.formats.prepared import Manifest, PieceCounts, VocabularyFile, read_counts
 from cclm.recipe.schema import DataSection
 
 SPARE = 256

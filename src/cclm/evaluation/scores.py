@@ -99,7 +99,7 @@ def _scores(hypotheses: list[str], references: list[str], *, bootstrap: int, see
     mean, half = content.get("confidence_mean", 0.0), content.get("confidence_var", 0.0)
     scores = {
         "bleu": bleu_score.score,
-        "bleu_low": mean - half,
+        "bleu_low": max(0.0, mean - half),  # the half-width is that of both sides
         "bleu_high": mean + half,
         "chrf": chrf_score.score,
     }

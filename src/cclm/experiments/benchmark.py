@@ -17,6 +17,7 @@ from cclm.formats.log import Event, Log, Stopped
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import RECIPE
 from cclm.training.tasks import tasks
+from cclm.training.unigram import unigram_loss
 
 Say = Callable[[str], object]
 
@@ -95,7 +96,20 @@ def benchmark(
             losses = {job.name: best_loss(job.folder, job.name) for job in jobs}
             found = Benchmark(losses=losses, fingerprint=fingerprint(recipe, prepared))
             found.write(_file(recipe, prepared))
+            _warn_of_useless(losses, recipe, prepared, say)
     return losses
+
+
+def _warn_of_useless(losses: dict[str, float], recipe: Recipe, prepared: Prepared, say: Say) -> None:
+    """Competence is relative to L*: a bitext model that has learned nothing makes every model look competent."""
+    for name, task in tasks(recipe.data, prepared).items():
+        symbols = len(prepared.pivot if task.direction.to_pivot else prepared.other)
+        floor = unigram_loss(prepared, task, symbols=symbols, smoothing=recipe.training.label_smoothing)
+        if losses[name] > floor:
+            say(
+                f"warning: L* of {name} is {losses[name]:.2f} bits per token, worse than the {floor:.2f} of a unigram"
+                " model: its bitext model has learned nothing; raise benchmark.max_steps or training.learning_rate"
+            )
 
 
 def kept(recipe: Recipe, prepared: Prepared, say: Say = lambda line: None) -> dict[str, float] | None:

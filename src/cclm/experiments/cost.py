@@ -1,7 +1,11 @@
 """What trainings cost, in steps and target tokens at most, and how many parameters a model has. Nothing is trained."""
 
+import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+import numpy as np
 
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
@@ -21,8 +25,37 @@ class Cost:
     steps: int = 0
     target_tokens: int = 0
 
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.models + other.models, self.steps + other.steps, self.target_tokens + other.target_tokens)
+
 
 NOTHING = Cost()
+PER_STEP = 0.005
+"""Seconds that a step takes at least, however small the model: what torch's calls cost."""
+EFFICIENCY = 0.6
+"""The share of the speed of large matrix products that a training reaches, on CPUs measured by benchmarks/."""
+
+
+def seconds(cost: Cost, recipe: Recipe, prepared: Prepared | None) -> float:
+    """About how long a cost takes on the cores of this machine, by a measured matrix product; GPUs are not measured."""
+    if not cost.steps:
+        return 0.0
+    # Forward and backward take 6 operations per parameter and token; source and target are about equally long, and
+    # each passes through about half of the parameters.
+    operations = 6.0 * parameters(recipe, prepared) * cost.target_tokens
+    return max(operations / (_flops() * EFFICIENCY), cost.steps * PER_STEP)
+
+
+@cache
+def _flops() -> float:
+    """Floating-point operations per second of a matrix product in float32 on all cores."""
+    size = 768
+    matrix = np.ones((size, size), dtype=np.float32)
+    matrix @ matrix  # starts the threads
+    start = time.perf_counter()
+    for _ in range(3):
+        matrix @ matrix
+    return float(3 * 2 * size**3 / (time.perf_counter() - start))
 
 
 def benchmark_cost(recipe: Recipe, prepared: Prepared | None) -> Cost:

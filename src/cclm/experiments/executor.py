@@ -15,6 +15,7 @@ from typing import Protocol
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
 from cclm.formats.log import Event, LogTail
 from cclm.recipe.schema import Recipe
+from cclm.signals import held_back, let_through
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Processes are forked off one that has loaded torch, which takes seconds, and has done nothing else."""
@@ -107,7 +108,13 @@ class _Process:
         self._stderr = tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace")  # noqa: SIM115
         self._log = LogTail(job.folder / "log.jsonl")
         self._process = PROCESSES.Process(target=work, args=(job, self._stderr.name))
-        self._process.start()
+        try:
+            with held_back():
+                self._process.start()
+        except BaseException:  # a signal that was held back: Python would wait for a child that nobody has told to end
+            if self._process.pid is not None:
+                self._process.terminate()
+            raise
 
     def has_ended(self) -> bool:
         return not self._process.is_alive()
@@ -141,6 +148,7 @@ def _error_in(said: str) -> str:
 
 def work(job: Job, stderr: str) -> None:
     """Does a job in this process, which was forked off for it."""
+    let_through()
     os.setsid()  # a terminal's signals reach the parent alone, which passes them on once
     with open(stderr, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())

@@ -6,7 +6,6 @@ Every stage knows whether what is on disk still holds, how to make it, and what 
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ from cclm.data.work_folder import WorkFolder, key_of
 from cclm.errors import ConfigError, DataError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.adopt import adopt_benchmark, adopt_graph, adopt_prepared
-from cclm.experiments.benchmark import benchmark, benchmark_key, kept, write_recipe
+from cclm.experiments.benchmark import benchmark, benchmark_key, bitext_folder, kept, write_recipe
 from cclm.experiments.cost import NOTHING, Cost, benchmark_cost, training_cost
 from cclm.experiments.executor import Job, Watcher, nobody, read_recipe
 from cclm.formats.benchmark import Benchmark
@@ -33,12 +32,15 @@ from cclm.report.pages import reported, run_report
 from cclm.training.directory import origin_of
 from cclm.training.provenance import (
     begun_with,
+    begun_without_losses,
     changes,
     is_finished,
     made_from,
+    refuse_other_benchmark,
     refuse_other_settings,
     write_config,
 )
+from cclm.training.torchrun import world_size
 
 if TYPE_CHECKING:
     from cclm.training.ranks import Ranks
@@ -83,6 +85,10 @@ class Pipeline:
     say: Callable[[str], object] = field(default_factory=lambda: print_line)
     """Where lines about the benchmark go."""
     tensorboard: bool = False
+    strict: bool = False
+    """Whether a damaged newest checkpoint is an error."""
+    force: bool = False
+    """Whether the run may be resumed with other settings of training."""
     prepared: Prepared | None = field(default=None, init=False)
     graph: LanguageGraph | None = field(default=None, init=False)
     losses: dict[str, float] | None = field(default=None, init=False)
@@ -122,6 +128,9 @@ class Pipeline:
             start = time.monotonic()
             if stage.name == "benchmark":
                 adopt_benchmark(self.work, as_one(self.recipe), self.data)
+            if stage.name in ("translate", "score") and not self.has_test_sets:
+                say(f"{stage.name:<10} skipped: there is no test set")
+                continue
             if stage.is_done():
                 say(f"{stage.name:<10} skipped: nothing has changed")
             else:
@@ -131,6 +140,8 @@ class Pipeline:
             if stage.name == "prepare" and "train" in names:
                 self.refuse_other_settings()  # of the data, too
             self._point(stage.name)
+            if stage.name == "prepare" and {"benchmark", "train"} & set(names):
+                self._refuse_missing_dev_sets()
             if stage.name == "train" and "translate" in names:
                 self._write_settings()
         return made
@@ -142,7 +153,8 @@ class Pipeline:
         planned: dict[str, Planned] = {}
         for stage in self.stages(names):
             waits = any(planned[name].to_do for name in NEEDS[stage.name] if name in planned)
-            to_do = waits or not stage.is_done()
+            impossible = stage.name in ("translate", "score") and self.prepared and not self.has_test_sets
+            to_do = not impossible and (waits or not stage.is_done())
             current = self.work.current(KINDS[stage.name]) if stage.name in KINDS else None
             planned[stage.name] = Planned(stage.name, to_do, stage.cost() if to_do else NOTHING, current)
         return list(planned.values())
@@ -165,12 +177,12 @@ class Pipeline:
             self.work.remove_pointer("graph")
         elif stage == "graph":
             self.work.point("graph", self._graph_key)
-        elif stage == "benchmark" and not self.recipe.benchmark.file:
+        elif stage == "benchmark" and self.losses and not self.recipe.benchmark.file:
             self.work.point("benchmark", benchmark_key(as_one(self.recipe), self.data))
 
     def _write_settings(self) -> None:
         """Writes the settings of the run, trained now or before: those of the translation may be new."""
-        if not self.recipe.benchmark.file:
+        if bitext_folder(as_one(self.recipe), self.data).exists():
             write_recipe(as_one(self.recipe), self.data)
         write_config(self.folder, self.recipe, self.keys)
 
@@ -191,7 +203,21 @@ class Pipeline:
 
     def refuse_other_settings(self) -> None:
         """Refuses a recipe that a run of its name was not begun with, before anything is made that it could not use."""
-        refuse_other_settings(self.folder, self.recipe, world_size(), self.prepared)
+        refuse_other_settings(self.folder, self.recipe, world_size(), self.prepared, force=self.force)
+        refuse_other_benchmark(self.folder, self.recipe)
+
+    def _refuse_missing_dev_sets(self) -> None:
+        missing = [lang for lang, sizes in self.data.sizes.items() if "dev" not in sizes]
+        if missing:
+            raise DataError(
+                f"{', '.join(missing)}: no dev set, and competence is measured on it; give one,"
+                " or cut one off the training text with data.cut.dev=500"
+            )
+
+    @property
+    def has_test_sets(self) -> bool:
+        """Whether any language has a test set."""
+        return any("test" in sizes for sizes in self.data.sizes.values())
 
     @cached_property
     def evaluation(self) -> Evaluation:
@@ -205,10 +231,11 @@ class Pipeline:
 
     def _prepare(self) -> None:
         entry = self._prepared_entry
+        models = 1 if self.recipe.vocabulary.joint else len(self.recipe.data.languages) + 1
         with self.work.lock("prepared", entry.name, self.say):
             self.prepared = self._preparation.existing(entry)  # another process may have made it meanwhile
             if self.prepared is None:
-                with shown({"learning subwords": len(self.recipe.data.languages) + 1}) as progress:
+                with shown({"learning subwords": models, "encoding": "reading"}) as progress:
                     self.prepared = self._preparation.make(entry, workers=self.workers, progress=progress)
 
     @cached_property
@@ -235,6 +262,10 @@ class Pipeline:
     def _has_losses(self) -> bool:
         own = begun_with(self.folder, self.recipe) if self.trains else None
         self.losses = own or kept(as_one(self.recipe), self.data, self.say)
+        if self.trains and not self.recipe.curriculum.needs_benchmark:
+            if begun_without_losses(self.folder):
+                self.losses = None
+            return True  # taken if it is there, and not trained
         return self.losses is not None
 
     def _benchmark(self) -> None:
@@ -267,7 +298,9 @@ class Pipeline:
             from cclm.evaluation.dev_bleu import DevBleu  # a second more, where transformers is installed
 
             bleu = DevBleu(self.recipe, self.data, self.folder)
-        options = Options(ranks=ranks or ALONE, bleu=bleu, tensorboard=self.tensorboard)
+        options = Options(
+            ranks=ranks or ALONE, bleu=bleu, tensorboard=self.tensorboard, strict=self.strict, force=self.force
+        )
         if options.ranks.first:
             describe(self.recipe, self.data, self.graph, self.losses, self.folder)
         train(self.recipe, self.data, self.graph, self.losses, self.folder, options)
@@ -312,11 +345,6 @@ NEEDS = {
 def run_folder(recipe: Recipe) -> Path:
     """The run directory of a recipe."""
     return Path(recipe.work) / "runs" / recipe.name
-
-
-def world_size() -> int:
-    """How many ranks torchrun has started; without it, one."""
-    return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def as_one(recipe: Recipe) -> Recipe:

@@ -18,12 +18,13 @@ from cclm.experiments.pipeline import Pipeline
 from cclm.experiments.study_results import Trial, results
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Log
+from cclm.formats.run import CONFIG, read_settings
 from cclm.formats.study import DeclaredFile, TunedArm, TunedFile, Tuning
 from cclm.formats.study import Try as TryResult
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, Try, plain, steps_to_come
 from cclm.report.pages import write_study
-from cclm.training.provenance import differences, is_finished
+from cclm.training.provenance import changes, differences, is_finished, made_from
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,21 @@ class StudyRun:
     recipe: Recipe
     pipeline: Pipeline
     at_once: int
+    own: dict[str, Pipeline] = field(default_factory=dict)
+    """The data and L* of arms that change settings of the data."""
+
+    def pipeline_of(self, arm: str) -> Pipeline:
+        """The data and L* of an arm."""
+        return self.own.get(arm, self.pipeline)
+
+    def losses_of(self, arm: str) -> Path:
+        """L* as a table that the trials of an arm are given."""
+        return self.folder / (f"losses-{arm}.json" if arm in self.own else "losses.json")
 
     @property
     def folder(self) -> Path:
         """The folder of the study; its runs are among the other runs of the work folder."""
         return study_folder(self.study, self.recipe)
-
-    @property
-    def losses(self) -> Path:
-        """L* as a table that every trial is given."""
-        return self.folder / "losses.json"
 
     def trials(self) -> list[Trial]:
         """Every arm with every seed, the first seed's first: after one round there is something to look at."""
@@ -52,10 +58,24 @@ class StudyRun:
     def _trial(self, arm: str, seed: int) -> Trial:
         run = f"runs/{arm}.{seed}"
         if arm != BITEXT:
-            return Trial(arm, seed, Path(self.recipe.work) / run, run)
+            folder = Path(self.recipe.work) / run
+            other = folder.with_name(f"{self.study.name}.{arm}.{seed}")
+            if other.exists() or self._is_of_another_study(folder, arm, seed):
+                return Trial(arm, seed, other, f"runs/{other.name}")
+            return Trial(arm, seed, folder, run)
         # With the seed of the recipe, these are the very models that L* comes from.
         folder = bitext_folder(self.recipe.model_copy(update={"seed": seed}), self.pipeline.data)
         return Trial(arm, seed, folder, f"runs/{BITEXT}" if seed == self.recipe.seed else run)
+
+    def _is_of_another_study(self, folder: Path, arm: str, seed: int) -> bool:
+        """Whether another study has an arm of this name with other settings: its run stays as it is."""
+        if not (folder / CONFIG).exists():
+            return False
+        table = Path((read_settings(folder / CONFIG).get("benchmark") or {}).get("file") or "")
+        if table.parent.parent.name != "studies" or table.parent.name == self.study.name:
+            return False
+        pipeline = self.pipeline_of(arm)
+        return bool(changes(folder, made_from(self.study.recipe_of(arm, seed), pipeline.data, pipeline.losses)))
 
 
 def study_folder(study: Study, recipe: Recipe) -> Path:
@@ -71,8 +91,11 @@ def run(study: Study, at_once: int | None = None) -> Path:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
         pipeline.walk(("prepare", "graph", "benchmark"))
     assert pipeline.losses is not None
-    made = StudyRun(study, recipe, pipeline, at_once or available_cores())
-    Benchmark(losses=pipeline.losses).write(made.losses)
+    made = StudyRun(study, recipe, pipeline, at_once or available_cores(), _own_data(study, recipe, at_once))
+    for arm in study.arms:
+        losses = made.pipeline_of(arm).losses
+        assert losses is not None
+        Benchmark(losses=losses).write(made.losses_of(arm))
     tuned = tune(made)
     made = replace(made, study=tuned.study)
     untuned = {trial.name: tuned.failed[trial.arm] for trial in made.trials() if trial.arm in tuned.failed}
@@ -89,6 +112,21 @@ def run(study: Study, at_once: int | None = None) -> Path:
             f" What the others came to: {page}\n  {why}"
         )
     return page
+
+
+def _own_data(study: Study, recipe: Recipe, at_once: int | None) -> dict[str, Pipeline]:
+    """Prepares the data of every arm that changes its settings, and measures L* on it: nothing else would be fair."""
+    found: dict[str, Pipeline] = {}
+    for arm in study.arms:
+        own = recipe if arm == BITEXT else study.recipe_of(arm, recipe.seed)
+        if (own.data, own.vocabulary) == (recipe.data, recipe.vocabulary):
+            continue
+        same = recipe.model_copy(update={"data": own.data, "vocabulary": own.vocabulary})
+        with Display(bitext_recipe(same).training.max_steps) as display:
+            display.print(f"{arm}: data of its own")
+            found[arm] = Pipeline(same, at_once=at_once, watcher=display, say=display.print)
+            found[arm].walk(("prepare", "graph", "benchmark"))
+    return found
 
 
 def _declare(study: Study, folder: Path) -> None:
@@ -143,24 +181,26 @@ def _due(made: StudyRun, trial: Trial) -> list[Job]:
         jobs = bitext_jobs(mine, made.pipeline.data)
         WorkFolder(Path(made.recipe.work)).link(trial.run, trial.folder)
         jobs = [replace(job, name=f"{trial.name}/{job.name}") for job in jobs]
-        return [job for job in jobs if not _is_done(made, job)]
+        return [job for job in jobs if not _is_done(made, job, BITEXT)]
     waits_for = made.study.after.get(trial.arm)
     steps = _admissions(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}")) if waits_for else {}
-    more = {**steps_to_come(made.study, trial.arm, steps), "benchmark.file": str(made.losses)}
-    job = replace(_job(made, made.study.recipe_of(trial.arm, trial.seed, **more), trial.folder), scored=True)
-    return [] if _is_done(made, job) and Evaluation(trial.folder).scored() else [job]
+    more = {**steps_to_come(made.study, trial.arm, steps), "benchmark.file": str(made.losses_of(trial.arm))}
+    settings = made.study.recipe_of(trial.arm, trial.seed, **more)
+    job = replace(_job(made, settings, trial.folder, trial.arm), name=trial.name, scored=True)
+    done = _is_done(made, job, trial.arm) and Evaluation(trial.folder).scored()
+    return [] if done else [job]
 
 
-def _job(made: StudyRun, settings: Recipe, folder: Path) -> Job:
+def _job(made: StudyRun, settings: Recipe, folder: Path, arm: str) -> Job:
     path = made.folder / "trials" / f"{settings.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_if_changed(path, settings.model_dump_json(indent=1) + "\n")
-    return Job(settings.name, path, folder, made.pipeline.data.folder)
+    return Job(settings.name, path, folder, made.pipeline_of(arm).data.folder)
 
 
-def _is_done(made: StudyRun, job: Job) -> bool:
-    losses = None if job.only else made.pipeline.losses
-    return is_finished(job.folder, job.settings(), made.pipeline.data, losses)
+def _is_done(made: StudyRun, job: Job, arm: str) -> bool:
+    pipeline = made.pipeline_of(arm)
+    return is_finished(job.folder, job.settings(), pipeline.data, None if job.only else pipeline.losses)
 
 
 def _admissions(run: Path) -> dict[str, int]:
@@ -225,10 +265,10 @@ def _train_tries(made: StudyRun, tries: list[Try]) -> dict[str, str]:
     """Trains the tries that are not done; returns why some failed."""
     jobs = []
     for tried in tries:
-        more = {"name": tried.name, "benchmark.file": str(made.losses)}
+        more = {"name": tried.name, "benchmark.file": str(made.losses_of(tried.arm))}
         settings = made.study.tuned({tried.arm: tried.value}).recipe_of(tried.arm, tried.seed, **more)
-        jobs.append(_job(made, settings, Path(made.recipe.work) / "runs" / tried.name))
-    due = [job for job in jobs if not _is_done(made, job)]
+        jobs.append((_job(made, settings, Path(made.recipe.work) / "runs" / tried.name, tried.arm), tried.arm))
+    due = [job for job, arm in jobs if not _is_done(made, job, arm)]
     with Display(made.recipe.training.max_steps) as display:
         return run_jobs(due, made.at_once, Remaining(display, len(due), f"{len(jobs)} tries of the tuning"))
 

@@ -81,6 +81,18 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+class FileFacts(Part):
+    """What identifies the content of a file."""
+
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> "FileFacts":
+        """The facts about a file on disk."""
+        return cls(bytes=path.stat().st_size, sha256=sha256(path))
+
+
 def parse_json(text: bytes | str, source: str, advice: str) -> object:
     """The value of a JSON text; DataError where it is none."""
     try:

@@ -8,7 +8,7 @@ A sweep trains runs that share a prefix once; its checkpoints also have follower
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,11 +16,12 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 
 from cclm.atomic import atomic_text
 from cclm.errors import DataError
-from cclm.formats.base import JsonFile, Part, explain, parse_json, sha256
+from cclm.formats.base import FileFacts, JsonFile, Part, explain, parse_json, sha256
 
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 CURRICULUM, PROGRESS, MANIFEST, FORKS = "curriculum.json", "progress.json", "manifest.json", "followers.json"
 FILES = (MODEL, OPTIMIZER, CURRICULUM, PROGRESS, MANIFEST, FORKS)
+REQUIRED = (MODEL, OPTIMIZER, CURRICULUM, PROGRESS)
 LATEST, BEST = "latest", "best"
 ADVICE = "remove this checkpoint: training then resumes from the one before it"
 ALL_STEPS = "all steps are done"
@@ -43,7 +44,7 @@ def checkpoint_folders(folder: Path) -> list[Path]:
 def read_pointer(folder: Path, name: str) -> str | None:
     """The checkpoint that `latest` or `best` names; None where there is no such file."""
     path = folder / name
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+    return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else None
 
 
 def write_pointer(folder: Path, name: str, step: int) -> None:
@@ -51,33 +52,25 @@ def write_pointer(folder: Path, name: str, step: int) -> None:
     atomic_text(folder / name, folder_name(step) + "\n")
 
 
-class FileFacts(Part):
-    """The size and the checksum of a file."""
-
-    bytes: int
-    sha256: str
-
-
 class Manifest(JsonFile):
     """manifest.json: what the other files of a checkpoint must be. It is written last."""
 
     advice: ClassVar[str] = ADVICE
     files: dict[str, FileFacts]
+    forced: list[str] = []
+    """Settings that were changed with `cclm train --force` before this checkpoint, each as `key: before -> now`."""
 
     @classmethod
-    def of(cls, folder: Path) -> "Manifest":
+    def of(cls, folder: Path, forced: Sequence[str] = ()) -> "Manifest":
         """The manifest of the files that are in the folder now."""
-        return cls(
-            files={
-                path.name: FileFacts(bytes=path.stat().st_size, sha256=sha256(path))
-                for path in sorted(folder.iterdir())
-            }
-        )
+        paths = sorted(folder.iterdir())
+        files = {path.name: FileFacts.of(path) for path in paths}
+        return cls(files=files, forced=list(forced)) if forced else cls(files=files)
 
 
-def write_manifest(folder: Path) -> None:
+def write_manifest(folder: Path, forced: Sequence[str] = ()) -> None:
     """Waits until every file of the folder is on disk, then writes the manifest."""
-    manifest = Manifest.of(folder)
+    manifest = Manifest.of(folder, forced)
     for name in manifest.files:
         sync(folder / name)
     (folder / MANIFEST).write_text(manifest.text(), encoding="utf-8")
@@ -89,6 +82,11 @@ def damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint, or None if all its files are those of its manifest."""
     try:
         manifest = Manifest.read(folder / MANIFEST)
+        present = {name for name in FILES if (folder / name).exists()} - {MANIFEST}
+        for name in sorted(present.union(REQUIRED) - manifest.files.keys()):
+            return f"manifest.json does not list {name}"
+        for name in sorted(manifest.files.keys() - set(FILES)):
+            return f"manifest.json lists {name!r}, which is no file of a checkpoint"
         for name, facts in manifest.files.items():
             path = folder / name
             if not path.exists():

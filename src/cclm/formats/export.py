@@ -4,8 +4,7 @@ from typing import ClassVar
 
 from pydantic import StrictInt
 
-from cclm.formats.base import JsonFile, Part
-from cclm.formats.checkpoint import FileFacts
+from cclm.formats.base import FileFacts, JsonFile, Part
 
 MANIFEST = "cclm.json"
 """The name of the file in the folder of an exported model."""

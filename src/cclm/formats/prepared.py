@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, JsonValue, TypeAdapter, ValidationError
 
 from cclm.errors import DataError
-from cclm.formats.base import VERSION, JsonFile, Part, parse_json
+from cclm.formats.base import VERSION, FileFacts, JsonFile, Part, parse_json
 
 ADVICE = "delete the folder and run `cclm prepare` again"
 
@@ -21,18 +21,6 @@ def _inside(name: str) -> str:
 
 
 FileName = Annotated[str, AfterValidator(_inside)]
-
-
-class FileFacts(Part):
-    """What identifies the content of a file."""
-
-    bytes: int
-    sha256: str
-
-    @classmethod
-    def of(cls, path: Path) -> "FileFacts":
-        """The facts about a file on disk."""
-        return cls(bytes=path.stat().st_size, sha256=sha256(path))
 
 
 class Settings(Part):
@@ -121,9 +109,3 @@ def read_counts(path: Path) -> PieceCounts:
 def write_counts(path: Path, counts: PieceCounts) -> None:
     """Writes counts.json."""
     path.write_text(json.dumps(counts, ensure_ascii=False), encoding="utf-8")
-
-
-def sha256(path: Path) -> str:
-    """The checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

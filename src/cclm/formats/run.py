@@ -15,7 +15,7 @@ from cclm.errors import DataError
 from cclm.formats.base import VERSION, JsonFile, Part, parse_json
 
 CONFIG, MADE_FROM, ENVIRONMENT, ORIGIN = "config.yaml", "made_from.json", "environment.json", "origin.json"
-LOG, TIMING, LOCK = "log.jsonl", "timing.jsonl", "lock"
+LOG, TIMING, LOCK, NOT_FINITE = "log.jsonl", "timing.jsonl", "lock", "not-finite.json"
 
 Settings = dict[str, Any]
 """A resolved recipe as plain values: `cclm.recipe.schema.Recipe` is its type, which this layer does not know."""
@@ -67,10 +67,30 @@ class MadeFrom(JsonFile):
     """The fingerprint of the prepared data; None in a comparison that leaves the data out."""
     benchmark: dict[str, float] | None = None
     """The reference losses L*."""
+    forced: list[str] = []
+    """Settings that were changed with `cclm train --force`, each as `key: before -> now`."""
 
     def text(self) -> str:
         """The content of the file. A temperature may be infinite, which JSON only has as an extension."""
         return json.dumps({"version": VERSION, **self.plain()}, indent=1, ensure_ascii=False) + "\n"
+
+
+class DrawnBatch(Part):
+    """A micro-batch: its number over the whole run, and which batch of its language it was."""
+
+    step: int
+    number: int
+    language: str
+    batch: int
+    loss: float | None
+    """Summed loss in nats; None if it was not finite."""
+
+
+class NotFinite(JsonFile):
+    """not-finite.json: the micro-batches of the steps in a row whose loss or gradient was not finite."""
+
+    advice: ClassVar[str] = "train again: it is written again"
+    batches: list[DrawnBatch]
 
 
 class Environment(JsonFile):

@@ -28,7 +28,7 @@ def read_yaml(path: Path) -> dict[str, object]:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise ConfigError(f"{path}: more than {MAX_BYTES:,} bytes; settings have fewer")
+            raise ConfigError(f"{path}: more than {MAX_BYTES:,} bytes; is this a recipe?")
         text = content.decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None

@@ -202,6 +202,11 @@ class CurriculumSection(Section):
             return {"name": name, **value}
         return value
 
+    @property
+    def needs_benchmark(self) -> bool:
+        """Whether gate or sampler go by the reference losses L*. Without these there is no competence curve."""
+        return self.gate.name == "competence" or self.sampler.name in ("inverse-competence", "chi-square")
+
     def build(
         self, graph: LanguageGraph | None, *, sizes: Mapping[str, int], benchmark: Mapping[str, float] | None
     ) -> Curriculum:

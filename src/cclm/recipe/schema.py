@@ -3,7 +3,15 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from cclm.recipe.language_codes import canonical
 from cclm.recipe.methods import CurriculumSection
@@ -68,6 +76,8 @@ class DataSection(Section):
     """Training pairs with more subwords than this on either side are dropped."""
     max_characters: Count = 5000
     """Training pairs with more characters than this on either side are dropped; dev and test pairs are refused."""
+    length_ratio: float | None = Field(default=None, ge=1)
+    """Training pairs with one side longer than this many times the other, in characters, are dropped. Default: none."""
     duplicates: KeepOrDrop = "keep"
     """Training pairs that occurred before in the same language."""
     copies: KeepOrDrop = "keep"
@@ -81,6 +91,15 @@ class DataSection(Section):
     def languages(self) -> tuple[str, ...]:
         """All languages except the pivot, HRLs first."""
         return (*self.high_resource, *self.low_resource)
+
+    @model_serializer(mode="wrap")
+    def _without_new_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leaves out a key that version 0.1.0 did not have while it is not set: runs and data of that version compare
+        their settings with ours."""
+        content: dict[str, object] = serialize(self)
+        if self.length_ratio is None:
+            content.pop("length_ratio", None)
+        return content
 
     @field_validator("high_resource", "low_resource")
     @classmethod
@@ -184,6 +203,8 @@ class TrainingSection(Section):
     """Steps after which training ends."""
     validate_every: Count = 1000
     """Steps between validations; each writes a checkpoint."""
+    save_every: int | None = Field(default=None, ge=1)
+    """Steps between further checkpoints, between validations. Default: none. They change neither log nor result."""
     patience: Count = 10
     """Validations without improvement of `stop_on` after which training ends early."""
     stop_on: Metric = "weighted"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cclm.atomic import write_if_changed
-from cclm.formats.base import parse_json
+from cclm.formats.run import trained_seconds
 from cclm.formats.study import StudyResults
 from cclm.formats.sweep import Sweep
 from cclm.report.page import run_page
@@ -51,20 +51,8 @@ def _seconds(folder: Path, results: StudyResults) -> dict[str, float]:
     for run in (trial.run for trial in results.trials):
         clocks = sorted((work / run).glob("timing.jsonl")) or sorted((work / run).glob("*/timing.jsonl"))
         if clocks:
-            found[run] = sum(map(_session_seconds, clocks))
+            found[run] = sum(map(trained_seconds, clocks))
     return found
-
-
-def _session_seconds(timing: Path) -> float:
-    """The sum over sessions. Each session counts from zero, so that its last line is its length."""
-    total = last = 0.0
-    for number, line in enumerate(timing.read_text(encoding="utf-8").splitlines(), 1):
-        content = parse_json(line, f"{timing} line {number}", "remove the file: the report can do without it")
-        seconds = content.get("seconds") if isinstance(content, dict) else None
-        if isinstance(seconds, int | float):
-            total += last if seconds < last else 0.0
-            last = seconds
-    return total + last
 
 
 def run_report(run: Path) -> Path:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cclm.atomic import atomic_folder, holds_only, restore_all
@@ -52,6 +53,8 @@ class Checkpoint:
     curriculum: CurriculumState
     progress: Progress
     forks: dict[str, ForkState] = field(default_factory=dict)
+    forced: tuple[str, ...] = ()
+    """Settings that were changed with `--force` before it."""
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
@@ -66,13 +69,14 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
             save_file(checkpoint.optimizer, staging / OPTIMIZER)
             write_state(staging, checkpoint.curriculum, checkpoint.progress, checkpoint.forks)
             fault("save:before_manifest")
-            write_manifest(staging)
+            write_manifest(staging, checkpoint.forced)
             fault("save:before_rename")
         sync(folder)
         fault("save:after_rename")
         _write_pointers(folder, step, best)
-    except OSError as error:
-        raise TrainingError(f"{final}: could not be saved: {error.strerror or error}") from None
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or _io_reason(error)
+        raise TrainingError(f"{final}: could not be saved: {reason}; older checkpoints are intact") from None
     fault("save:before_prune")
     _prune(folder, keep={final.name} | ({folder_name(best)} if best is not None else set()))
     return final
@@ -101,12 +105,13 @@ def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | Non
     if folder.is_dir():
         _remove_leftovers(folder)
     for path in reversed(checkpoint_folders(folder)):
-        problem = damage(path)
-        if problem is None:
+        try:
             found = load(path)
-            _write_pointers(folder, found.progress.step, found.progress.selected_step)
-            return found
-        warn(f"{path}: {problem}; falling back to the one before")
+        except TrainingError as error:
+            warn(f"{error}; falling back to the one before")
+            continue
+        _write_pointers(folder, found.progress.step, found.progress.selected_step)
+        return found
     return None
 
 
@@ -116,12 +121,26 @@ def load(path: Path) -> Checkpoint:
     if problem is not None:
         raise TrainingError(f"{path}: {problem}")
     return Checkpoint(
-        model=load_file(path / MODEL),
-        optimizer=load_file(path / OPTIMIZER),
+        model=load_tensors(path / MODEL),
+        optimizer=load_tensors(path / OPTIMIZER),
         curriculum=read_curriculum(path / CURRICULUM),
         progress=Progress.read(path / PROGRESS),
         forks=read_forks(path / FORKS),
     )
+
+
+def load_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors in a safetensors file. The format is data only: nothing in such a file is executed."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(f"{path.parent}: {path.name} cannot be read: {error}") from None
+
+
+def _io_reason(error: Exception) -> str:
+    """The reason in a message of safetensors: `I/O error: No space left on device (os error 28)`."""
+    found = re.search(r"(?:I/O error: )?([^:]*) \(os error \d+\)", str(error))
+    return found[1].strip() if found else str(error).splitlines()[0]
 
 
 def _remove_leftovers(folder: Path) -> None:

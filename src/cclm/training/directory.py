@@ -6,7 +6,7 @@ from pathlib import Path
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, DataError, TrainingError
-from cclm.formats.checkpoint import BEST, MANIFEST, MODEL, Manifest, read_pointer
+from cclm.formats.checkpoint import BEST, MANIFEST, MODEL, Manifest, checkpoint_folders, read_pointer
 from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, Origin, read_settings
 from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
@@ -63,9 +63,18 @@ def tasks_of(run: Path, recipe: Recipe, prepared: Prepared) -> dict[str, Task]:
 def best_of(run: Path) -> Path:
     """The best checkpoint."""
     folder = run / "checkpoints"
-    name = read_pointer(folder, BEST)
+    name, known = read_pointer(folder, BEST), [path.name for path in checkpoint_folders(folder)]
+    if name is None and known:
+        step = int(known[-1].removeprefix("step-")) if known[-1].removeprefix("step-").isdigit() else 0
+        raise ConfigError(
+            f"{run}: no best checkpoint yet: it was stopped at step {step}, before its first validation; train it on"
+        )
     if name is None:
         raise ConfigError(f"{run}: no checkpoint yet; train it first")
+    if name not in known:
+        raise TrainingError(
+            f"{folder / BEST}: names {name!r:.60}, which is no checkpoint here; resume the run: that mends the file"
+        )
     return folder / name
 
 

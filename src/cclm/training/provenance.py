@@ -17,11 +17,16 @@ from cclm.formats.checkpoint import (
     folder_name,
     read_pointer,
 )
-from cclm.formats.run import CONFIG, MADE_FROM, MadeFrom, cache_comment, read_settings, settings_text
+from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, cache_comment, read_settings, settings_text
 from cclm.recipe.schema import Recipe
 
-FREE = {"max_steps", "patience", "device"}
+FREE = {"max_steps", "patience", "device", "save_every"}
 """Settings of training that may change when a run is resumed: they decide how long and where, not what."""
+FORCIBLE = ("recipe.training.", "recipe.curriculum.every", "recipe.curriculum.dev_sample", "recipe.model.dropout",
+            "recipe.model.attention_dropout", "recipe.model.activation_dropout", "recipe.name")  # fmt: skip
+"""Other settings that `--force` may change in a run: its model, optimizer and curriculum can be loaded all the same."""
+NOT_FORCIBLE = ("recipe.training.precision",)
+"""The loss scale of fp16 is part of a checkpoint."""
 
 
 def made_from(recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None, world: int = 1) -> MadeFrom:
@@ -44,12 +49,22 @@ def write_config(folder: Path, recipe: Recipe, keys: Mapping[str, str] | None = 
 
     A first line names the `keys` in the cache of what the run is trained on; without keys, it stays as it is.
     """
-    if recipe.training.precision == "auto" and (folder / MADE_FROM).exists():
-        begun = _read(folder).recipe["training"]["precision"]
+    begun = begun_precision(folder)
+    if recipe.training.precision == "auto" and begun:
         recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": begun})})
     comment = "".join(f" {kind} {key}" for kind, key in keys.items()) if keys else cache_comment(folder / CONFIG)
     text = settings_text(recipe.model_dump(mode="json"))
     write_if_changed(folder / CONFIG, f"# cache:{comment}\n{text}" if comment else text)
+
+
+def begun_precision(folder: Path) -> str | None:
+    """The precision that a run was begun in, which `auto` keeps; None where there is no run yet."""
+    if not (folder / MADE_FROM).exists():
+        return None
+    try:
+        return str(_read(folder).recipe["training"]["precision"])
+    except (KeyError, TypeError):
+        raise _damaged(folder) from None
 
 
 def changes(folder: Path, now: MadeFrom) -> list[str]:
@@ -91,21 +106,78 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
     return found
 
 
-def refuse_changes(folder: Path, now: MadeFrom) -> None:
-    """Raises TrainingError where a setting that decides the result differs from the run's."""
+def refuse_changes(folder: Path, now: MadeFrom, *, force: bool = False) -> list[str]:
+    """Raises TrainingError where a setting that decides the result differs from the run's.
+
+    With `force` only differences that its checkpoints cannot continue with are refused; the others are returned.
+    """
     changed = changes(folder, now)
-    if changed:
+    refused = [change for change in changed if not force or not _can_be_forced(change)]
+    if refused:
+        forcible = "" if force or not all(map(_can_be_forced, changed)) else ", or add --force"
+        what = "cannot be forced: the checkpoints do not fit" if force else "was begun with other settings"
         raise TrainingError(
-            f"{folder} was begun with other settings; resume it with the same, or give the run another name\n  "
-            + "\n  ".join(changed)
+            f"{folder} {what}; resume it with the same{forcible}, or give the run another name\n  "
+            + "\n  ".join(refused)
+        )
+    return changed
+
+
+def _can_be_forced(change: str) -> bool:
+    name = change.partition(":")[0]
+    return name.startswith(FORCIBLE) and name not in NOT_FORCIBLE
+
+
+def record_forced(folder: Path, now: MadeFrom, forced: list[str]) -> None:
+    """Writes made_from.json of a run that continues with other settings; what was forced before is kept in it."""
+    now.model_copy(update={"forced": [*forced_settings(folder), *forced]}).write(folder / MADE_FROM)
+
+
+def forced_settings(folder: Path) -> list[str]:
+    """The settings of a run that were changed with `--force`."""
+    return _read(folder).forced if (folder / MADE_FROM).exists() else []
+
+
+def refuse_lost_settings(folder: Path) -> None:
+    """Raises TrainingError for checkpoints without made_from.json: what they were made from cannot be compared.
+
+    A run that has just left the one it shared its first steps with has none yet, but origin.json.
+    """
+    lost = not (folder / MADE_FROM).exists() and not (folder / ORIGIN).exists()
+    if lost and checkpoint_folders(folder / "checkpoints"):
+        raise TrainingError(
+            f"{folder}: checkpoints without made_from.json, which says what they were made from;"
+            " restore that file from a copy, or give the run another name"
         )
 
 
-def refuse_other_settings(folder: Path, recipe: Recipe, world: int = 1, prepared: Prepared | None = None) -> None:
+def refuse_other_settings(
+    folder: Path, recipe: Recipe, world: int = 1, prepared: Prepared | None = None, *, force: bool = False
+) -> None:
     """The same for the recipe and the data alone: checked before anything is made that the run could not use."""
+    refuse_lost_settings(folder)
     settings = _decisive(recipe, world)
     known = MadeFrom(recipe=settings, data=prepared.fingerprint) if prepared else MadeFrom(recipe=settings)
-    refuse_changes(folder, known)
+    refuse_changes(folder, known, force=force)
+
+
+def refuse_other_benchmark(folder: Path, recipe: Recipe) -> None:
+    """Refuses bitext models of another length than those that a run was begun with, before they are trained."""
+    if not (folder / MADE_FROM).exists() or _read(folder).benchmark is None or recipe.benchmark.file:
+        return
+    before = (read_settings(folder / CONFIG).get("benchmark") or {}) if (folder / CONFIG).exists() else {}
+    steps = before.get("max_steps")
+    if before and before.get("file") is None and steps != recipe.benchmark.max_steps:
+        raise TrainingError(
+            f"{folder} was begun with other settings; go on with the same, or give the run another name\n"
+            f"  benchmark.max_steps: {steps} -> {recipe.benchmark.max_steps}"
+        )
+
+
+def begun_without_losses(folder: Path) -> bool:
+    """Whether a run was begun without reference losses, which nothing in it needs."""
+    found = MadeFrom.find(folder / MADE_FROM)
+    return found is not None and found.benchmark is None
 
 
 def begun_with(folder: Path, recipe: Recipe) -> dict[str, float] | None:

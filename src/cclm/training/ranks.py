@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from cclm.errors import Interrupted, TrainingError
+from cclm.training.torchrun import world_size
 
 ANSWER = 50.0
 """Seconds in which a rank must answer, or it counts as gone; CCLM_RANKS_TIMEOUT in the environment changes it."""
@@ -113,15 +114,10 @@ class Ranks:
 ALONE = Ranks()
 
 
-def local_rank() -> int:
-    """The number of this rank on its machine: which GPU is its own."""
-    return int(os.environ.get("LOCAL_RANK", 0))
-
-
 @contextmanager
 def joined(device: torch.device) -> Iterator[Ranks]:
     """All ranks that torchrun has started; without it, this process alone."""
-    if os.environ.get("WORLD_SIZE", "1") == "1":
+    if world_size() == 1:
         yield ALONE
         return
     ranks = _join(device)

@@ -1,9 +1,8 @@
 """One training as a process: set up or resume, handle signals, leave everything in the run directory."""
 
 import json
-import os
 import platform
-import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -18,12 +17,13 @@ from cclm.curriculum import Curriculum, LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
 from cclm.errors import Interrupted, TrainingError
-from cclm.formats.checkpoint import Progress, folder_name
+from cclm.formats.checkpoint import CURRICULUM, MODEL, OPTIMIZER, Progress, folder_name
 from cclm.formats.run import ENVIRONMENT, LOG, MADE_FROM, TIMING, Environment
 from cclm.memory import keep_freed_memory
 from cclm.model.transformer import Shape, Transformer
 from cclm.recipe.methods import ActorSection
 from cclm.recipe.schema import Recipe
+from cclm.signals import only_noted
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
 from cclm.training.console import Shown, TrainingConsole
@@ -33,7 +33,17 @@ from cclm.training.faults import fault
 from cclm.training.forking import Forks
 from cclm.training.lock import Lock
 from cclm.training.log import LogWriter
-from cclm.training.provenance import FREE, differences, made_from, refuse_changes, write_config
+from cclm.training.provenance import (
+    FREE,
+    begun_precision,
+    differences,
+    forced_settings,
+    made_from,
+    record_forced,
+    refuse_changes,
+    refuse_lost_settings,
+    write_config,
+)
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards
 from cclm.training.tasks import Task, task_graph, tasks
@@ -56,6 +66,10 @@ class Options:
     """Translates the dev sets, for a recipe that asks for BLEU."""
     tensorboard: bool = False
     """Write the curves of the log into RUN/tensorboard."""
+    strict: bool = False
+    """Fail where the newest checkpoint is damaged, instead of falling back to the one before."""
+    force: bool = False
+    """Continue with other settings where the checkpoints allow it; recorded in made_from.json and in manifests."""
     forks: Mapping[str, Recipe] = field(default_factory=dict)
     """Recipes with other gates by name: they share this training as long as their curricula decide the same."""
 
@@ -72,16 +86,45 @@ def train(
     options = options or Options()
     if recipe.training.measures_bleu and options.bleu is None:
         raise TrainingError("training.bleu: nothing translates here; set it to false, and stop_on, select_on to macro")
-    device = device_of(recipe.training.device, recipe.training.precision)
+    precision = begun_precision(folder) if recipe.training.precision == "auto" else recipe.training.precision
+    device = device_of(recipe.training.device, precision or "auto", width=recipe.model.width)
     resolved = recipe.training.model_copy(update={"precision": device.precision})
     recipe = recipe.model_copy(update={"training": resolved})  # on another machine `auto` might be something else
     keep_freed_memory()
     session = _Session(recipe, prepared, graph, benchmark, folder, options, device)
-    with Lock(folder) if options.ranks.first else nullcontext():
+    with _explained(recipe, folder), Lock(folder) if options.ranks.first else nullcontext():
         session.check_same()
         saved = session.newest()
         with _signals(options.ranks) as poll, device.products():
             return session.run(saved, poll)
+
+
+@contextmanager
+def _explained(recipe: Recipe, folder: Path) -> Iterator[None]:
+    """Turns a full disk or too little memory into an error that says what to do.
+
+    A batch that does not fit is not split and tried again: its dropout masks would be others, and the result of a run
+    would depend on how much memory was free.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise TrainingError(f"{error.filename or folder}: {error.strerror or error}") from None
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        settings = recipe.training
+        raise TrainingError(
+            f"out of memory: training.batch_tokens is {settings.batch_tokens}; halve it and double"
+            f" training.accumulate (now {settings.accumulate}) for the same updates from smaller batches,"
+            " or make the model smaller"
+        ) from None
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch raises a plain RuntimeError when a CPU has no memory left."""
+    told = str(error).lower()
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in told or "bad_alloc" in told
 
 
 @dataclass(frozen=True)
@@ -117,17 +160,20 @@ class _Session:
             )
         if not self.ranks.first:
             return
-        refuse_changes(self.folder, now)
+        refuse_lost_settings(self.folder)
+        forced = refuse_changes(self.folder, now, force=self.options.force)
         write_config(self.folder, self.recipe)
         fault("begin:described")
         atomic_text(self.folder / ENVIRONMENT, _environment(self.prepared, self.ranks).text())
         if not (self.folder / MADE_FROM).exists():  # last: where it exists, the other files do
             now.write(self.folder / MADE_FROM)
+        elif forced:
+            record_forced(self.folder, now, forced)
 
     def newest(self) -> checkpoints.Checkpoint | None:
         """The checkpoint to resume from: the newest undamaged one that the first rank finds, for every rank."""
         folder = self.folder / "checkpoints"
-        saved = checkpoints.load_newest(folder, print) if self.ranks.first else None
+        saved = checkpoints.load_newest(folder, _refuse if self.options.strict else _warn) if self.ranks.first else None
         name = self.ranks.broadcast(folder_name(saved.progress.step) if saved else "")
         return saved if self.ranks.first or not name else checkpoints.load(folder / name)
 
@@ -135,7 +181,7 @@ class _Session:
         parts = self._parts(poll)
         curricula = {name: self._curriculum(recipe) for name, recipe in self.options.forks.items()}
         forks = Forks(self.folder, curricula, saved.forks if saved else None)
-        progress = _restore(parts, saved) if saved else Progress(scale=self.device.first_scale)
+        progress = _restore(parts, saved, self.folder) if saved else Progress(scale=self.device.first_scale)
         first = self.ranks.first
         log = LogWriter(self.folder / LOG if first else None, progress.log_bytes)
         shown = Shown(
@@ -153,7 +199,7 @@ class _Session:
             wanted = self.options.tensorboard and first
             curves = TensorBoard(self.folder, progress.step, console.print) if wanted else None
             log.listeners += [forks.log, *([curves.write] if curves else [])]
-            trainer = Trainer(parts, progress, Outputs(self.folder, log, console, forks))
+            trainer = Trainer(parts, progress, Outputs(self.folder, log, console, forks, forced_settings(self.folder)))
             self.ranks.wait()  # some ranks are slow to set up; from here on every rank answers within a step
             try:
                 reason = trainer.run(poll)
@@ -202,28 +248,18 @@ class _Session:
 
 @contextmanager
 def _signals(ranks: Ranks) -> Iterator[Poll]:
-    """Signals only set a flag; the function given raises at the next safe place. A second one ends at once.
+    """Signals only set a flag; the function given raises at the next safe place.
 
     A signal to one rank is a signal to all: they ask one another at every safe place, and raise at the same one.
     """
-    received: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        if received:
-            os._exit(128 + number)
-        received.append(number)
 
     def poll() -> None:
-        number = ranks.largest(received[0] if received else 0)
+        number = ranks.largest(received.number)
         if number:
             raise Interrupted(number)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with only_noted() as received:
         yield poll
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def shape_of(recipe: Recipe, prepared: Prepared) -> Shape:
@@ -245,11 +281,30 @@ def shape_of(recipe: Recipe, prepared: Prepared) -> Shape:
     )
 
 
-def _restore(parts: Parts, saved: checkpoints.Checkpoint) -> Progress:
-    parts.model.load_state_dict(saved.model)
-    parts.optimizer.load_state(saved.optimizer)
-    parts.curriculum.load_state_dict(saved.curriculum)
+def _warn(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _refuse(line: str) -> None:
+    raise TrainingError(
+        f"{line.removesuffix('; falling back to the one before')}; without --strict the one before is used"
+    )
+
+
+def _restore(parts: Parts, saved: checkpoints.Checkpoint, run: Path) -> Progress:
     progress = saved.progress
+    restoring: dict[str, Callable[[], object]] = {
+        MODEL: lambda: parts.model.load_state_dict(saved.model),
+        OPTIMIZER: lambda: parts.optimizer.load_state(saved.optimizer),
+        CURRICULUM: lambda: parts.curriculum.load_state_dict(saved.curriculum),
+    }
+    for name, restore in restoring.items():
+        try:
+            restore()
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+            path = run / "checkpoints" / folder_name(progress.step) / name
+            reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
+            raise TrainingError(f"{path}: cannot be restored: {reason}") from None
     if not progress.is_over(parts.recipe.training.max_steps):
         progress.finished = None  # `max_steps` was raised
     return progress

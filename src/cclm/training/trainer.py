@@ -1,7 +1,7 @@
 """The training loop: draw a language, take a step, measure, decide, save."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from cclm.data.batches import Batch, Batches
 from cclm.errors import TrainingError
 from cclm.formats.checkpoint import ALL_STEPS, Progress, SinceShown
 from cclm.formats.log import Phase, Probe, Saved, Stopped, Train
+from cclm.formats.run import NOT_FINITE, DrawnBatch, NotFinite
 from cclm.model.schedule import learning_rate
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
@@ -33,6 +34,9 @@ SHOW_EVERY = 50
 """Steps between two train events."""
 PATIENCE_WITH_NAN = 10
 """Consecutive steps with a loss or gradient that is not finite before the training ends with an error."""
+
+FAR_ABOVE = 4.0
+"""A competence above this is suspicious: the bitext model is 2 bits per token worse than the shared model."""
 
 
 @dataclass
@@ -59,6 +63,8 @@ class Outputs:
     log: LogWriter
     console: TrainingConsole
     forks: Forks
+    forced: Sequence[str] = ()
+    """Settings that were changed with `--force`, for the manifests of checkpoints."""
 
 
 class Trainer:
@@ -67,6 +73,8 @@ class Trainer:
     def __init__(self, parts: Parts, progress: Progress, outputs: Outputs) -> None:
         self.parts, self.progress, self.outputs = parts, progress, outputs
         self._settings, self._every = parts.recipe.training, parts.recipe.curriculum.every
+        self._warned: set[str] = set()
+        self._since_good: list[DrawnBatch] = []  # micro-batches since the last step that was taken
 
     def run(self, poll: Callable[[], None]) -> str:
         """Trains to the end and returns the reason; `poll` raises once a signal has arrived.
@@ -88,8 +96,8 @@ class Trainer:
             elif progress.due[0] == "validate":
                 self._validate(progress.step)
                 progress.due.pop(0)
-            elif progress.due.pop(0) == "save":
-                self.save(logged=True)
+            else:
+                self.save(logged=progress.due.pop(0) == "save")
             poll()
         return progress.finished
 
@@ -98,8 +106,11 @@ class Trainer:
         last = step >= settings.max_steps
         due = ["show"] if step % SHOW_EVERY == 0 else []
         due += ["probe"] if step % self._every == 0 else []
-        due += ["validate", "save"] if step % settings.validate_every == 0 or last else []
-        return due
+        if step % settings.validate_every == 0 or last:
+            return [*due, "validate", "save"]
+        # Not logged: training.save_every may be changed when a run is resumed, and the log stays the same.
+        is_extra = settings.save_every is not None and step % settings.save_every == 0
+        return [*due, "extra save"] if is_extra else due
 
     def _train_step(self, step: int) -> None:
         """One update from `accumulate` micro-batches per rank, each of one language and drawn independently."""
@@ -112,8 +123,10 @@ class Trainer:
             self._learn(number, mine[number], tokens) if number in mine else (0.0, 0.0, 0) for number, _, _ in drawn
         ]
         total = 0.0
-        for (_, name, _), (smoothed, nll, count) in zip(drawn, ranks.sum(rows), strict=True):
+        for (number, name, counter), (smoothed, nll, count) in zip(drawn, ranks.sum(rows), strict=True):
             total += self._count(name, smoothed, nll, int(count))
+            loss = smoothed if math.isfinite(smoothed) else None
+            self._since_good.append(DrawnBatch(step=step, number=number, language=name, batch=counter, loss=loss))
         ranks.sum_gradients(self.parts.model.parameters())
         self._update(step, total)
 
@@ -149,6 +162,7 @@ class Trainer:
     def _taken(self) -> None:
         progress = self.progress
         progress.skipped_in_a_row = 0
+        self._since_good.clear()
         if self.parts.device.precision == "fp16":
             progress.scale_age += 1
             if progress.scale_age == GROWTH:
@@ -162,9 +176,12 @@ class Trainer:
         if progress.scale > 1:
             progress.scale, progress.scale_age, progress.skipped_in_a_row = progress.scale / 2, 0, 0
         elif progress.skipped_in_a_row >= PATIENCE_WITH_NAN:
+            path = self.outputs.folder / NOT_FINITE
+            if self.parts.ranks.first:
+                NotFinite(batches=self._since_good).write(path)
             raise TrainingError(
-                f"step {step}: loss or gradient not finite in {PATIENCE_WITH_NAN} steps in a row;"
-                " the last checkpoint is intact: lower training.learning_rate or set training.clip"
+                f"step {step}: loss or gradient not finite in {PATIENCE_WITH_NAN} steps in a row; the last checkpoint"
+                f" is intact: lower training.learning_rate or set training.clip ({path} lists the batches)"
             )
 
     def _count(self, name: str, smoothed: float, nll: float, tokens: int) -> float:
@@ -209,7 +226,20 @@ class Trainer:
         outputs.log.write(event)
         fault("probe:logged")
         outputs.console.probed(event)
+        self._warn_of_useless_losses(event)
         self._admit(step, new)
+
+    def _warn_of_useless_losses(self, event: Probe) -> None:
+        """Warns, once per language, of a reference loss L* that is far worse than the shared model."""
+        for lang, competence in event.competence.items():
+            if competence is not None and competence > FAR_ABOVE and lang not in self._warned:
+                self._warned.add(lang)
+                reference = (event.dev_loss[lang] or 0.0) + math.log2(competence)
+                self.outputs.console.print(
+                    f"warning: competence of {lang} is {competence:.3g}, far above 1: its reference loss L* of"
+                    f" {reference:.2f} bits per token is much worse than this model ({event.dev_loss[lang]:.2f});"
+                    " train its bitext model longer, or correct benchmark.file"
+                )
 
     def _signals(self, step: int) -> dict[str, Any]:
         """What the curriculum needs in this round beside the dev losses, by name: of any shape."""
@@ -300,6 +330,7 @@ class Trainer:
             curriculum=self.parts.curriculum.state_dict(),
             progress=self.progress,
             forks=self.outputs.forks.state(),
+            forced=tuple(self.outputs.forced),
         )
 
 

@@ -16,18 +16,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from cclm.atomic import atomic_folder
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 from cclm.errors import TrainingError
-from cclm.formats.base import sha256
-from cclm.formats.checkpoint import FileFacts, damage
+from cclm.formats.base import FileFacts, sha256
+from cclm.formats.checkpoint import damage
 from cclm.formats.export import MANIFEST, Checked, Export, Pair, Reserved
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
+from cclm.training.checkpoint import load_tensors
 from cclm.training.directory import data_of, recipe_of, tasks_of, weights_of
 from cclm.training.session import shape_of
 from cclm.training.tasks import Task
@@ -79,7 +78,7 @@ def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = 
     model = TrainedFor(recipe, prepared, tasks_of(run, recipe, prepared))
     if problem := damage(best):
         raise TrainingError(f"{best}: {problem}")
-    state = _read_weights(best / "model.safetensors")
+    state = load_tensors(best / "model.safetensors")
     quantization = "int8" if exact else "float32"
     try:
         with atomic_folder(folder, is_ours=lambda old: (old / MANIFEST).is_file()) as staging:
@@ -94,14 +93,6 @@ def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = 
     except (ValueError, OSError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TrainingError(f"{folder}: {best.name} could not be exported: {reason}") from None
-
-
-def _read_weights(path: Path) -> State:
-    """The weights in a file that may be anything: a consistent manifest does not make it a model."""
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise TrainingError(f"{path}: not a safetensors file ({error}); restore it, or train the run again") from None
 
 
 def export_unchecked(state: State, model: TrainedFor, folder: Path) -> None:

@@ -15,7 +15,7 @@ function curvesSection(data, moment, drawings) {
       ? ` Both directions of a language share its hue: into ${data.pivot} solid, out of ${data.pivot} dashed.`
       : " Dashed lines are LRLs, in the hue of the nearest HRL.";
   const readable = "Thin upright lines mark admissions. Left and right arrow keys move through the rounds, with Shift "
-    + "from admission to admission.";
+    + "from admission to admission; the space bar on the slider plays and pauses.";
   return [quiet(readable + key + thinned), figures];
 }
 
@@ -37,7 +37,7 @@ function charts(data) {
   const threshold = data.threshold === null ? null : { value: data.threshold, label: `threshold ${data.threshold}` };
   return [
     {
-      ...chartOf("competence", "Competence", competence, NOTES.competence),
+      ...chartOf("competence", "Competence", competence, NOTES.competence + weakReference(data)),
       ...competenceScale(extent(competence)[1]), rule: { value: 1, label: "c = 1, the bitext model" },
     },
     {
@@ -50,6 +50,18 @@ function charts(data) {
     },
     { ...chartOf("dev-loss", "Dev loss", loss, NOTES.loss), range: around(extent(loss)) },
   ];
+}
+
+// Competence is 2 to the power of L* minus the dev loss: at 2 the bitext model is a whole bit per token worse.
+function weakReference(data) {
+  const last = (values) => (lastOf(values) === null ? 0 : values[lastOf(values)]);
+  const high = data.languages.map(({ name }, i) => [name, last(data.rounds.competence[i])]).filter(([, c]) => c > 2);
+  if (!high.length) return "";
+  const shown = high.slice(0, 8).map(([name, value]) => `${name} ${short(value)}`);
+  const more = high.length > shown.length ? [`${high.length - shown.length} more`] : [];
+  return ` Far above 1: ${listed([...shown, ...more])}. There the bitext model behind L* is much worse than this model, `
+    + "so that competence says little about quality. Train the bitext models longer (benchmark.max_steps), or give "
+    + "losses of your own (benchmark.file).";
 }
 
 // An LRL can come far above its bitext model; then equal factors are equally long, and the first steps fall out below.

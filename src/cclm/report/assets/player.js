@@ -49,7 +49,13 @@ function player(data, moment) {
   const { first, last } = moment;
   const slider = html("input", {
     type: "range", min: String(first), max: String(last), value: String(last), "aria-label": "round of measurement",
+    "aria-keyshortcuts": "ArrowLeft ArrowRight Home End Space",
     oninput: (event) => moment.go(Number(event.target.value)),
+    onkeydown: (event) => {
+      if (event.key !== " ") return; // the browser does the other keys of a slider
+      event.preventDefault();
+      run(moment.timer === null);
+    },
   });
   const step = html("output", { class: "step" });
   const news = html("p", { class: "news", "aria-live": "polite" });
@@ -78,7 +84,8 @@ function player(data, moment) {
   const back = button("previous round", ICONS.back, () => moment.go(moment.at - 1));
   const on = button("next round", ICONS.on, () => moment.go(moment.at + 1));
   const track = html("div", { class: "track" }, marks(data, first, last), slider);
-  return html("div", { class: "player" }, html("div", { class: "controls" }, back, play, on, track, step), news);
+  const box = { class: "player", role: "group", "aria-label": "step through the training" };
+  return html("div", box, html("div", { class: "controls" }, back, play, on, track, step), news);
 }
 
 function marks(data, first, last) {

@@ -1,0 +1,85 @@
+"""Is bf16 faster than fp32 on this processor? Training steps of models of several widths, on one and more threads.
+
+    python benchmarks/precision.py                      # a table: milliseconds per step, and the ratio
+    python benchmarks/precision.py --width 96 --threads 1
+
+`cclm` uses such tables for `training.precision: auto` (cclm/training/device.py). Times are processor time per thread,
+which other work on the machine changes little. Both precisions take turns, and the median of each counts. Every batch
+has another shape, as in a training: bf16 products are compiled for every new shape, so that narrow models may be slower
+in bf16 although each product is faster.
+"""
+
+import argparse
+import time
+from statistics import median
+
+import torch
+
+from cclm.model import PAD, Shape, Transformer
+from cclm.model.loss import losses
+from cclm.training.adam import Adam
+from cclm.training.device import Device
+
+WIDTHS = (64, 96, 128, 192, 256, 384, 512)
+SYMBOLS, LENGTH = 1000, 10
+"""Symbols of a vocabulary, and tokens of a sentence."""
+
+
+def step_time(model: Transformer, optimizer: Adam, device: Device, ids: torch.Tensor) -> float:
+    """Processor seconds for a forward pass, a backward pass and an update, over all threads."""
+    start = time.process_time()
+    with device.autocast():
+        logits = model(ids, ids)
+    losses(logits, ids, 0.1).smoothed.backward()  # type: ignore[no-untyped-call]
+    optimizer.step(1e-4)
+    optimizer.forget_gradients()
+    return time.process_time() - start
+
+
+def batch(number: int, tokens: int) -> torch.Tensor:
+    """Sentences of several lengths, about `tokens` in all: another shape for every number."""
+    generator = torch.Generator().manual_seed(number)
+    longest = LENGTH + number % 8
+    ids = torch.randint(4, SYMBOLS, (2 * tokens // longest, longest), generator=generator)
+    lengths = torch.randint(1, longest + 1, (len(ids), 1), generator=generator)
+    return ids.masked_fill_(torch.arange(longest) >= lengths, PAD)
+
+
+def measure(width: int, threads: int, tokens: int, rounds: int) -> dict[str, float]:
+    """The median time per step of each precision, in milliseconds."""
+    torch.set_num_threads(threads)
+    shape = Shape(SYMBOLS, SYMBOLS, 2, 4, width, 2 * width, dropout=0.1, attention_dropout=0.1, activation_dropout=0.1)
+    model = Transformer(shape, seed=1)
+    model.train()
+    optimizer = Adam(model)
+    times: dict[str, list[float]] = {"fp32": [], "bf16": []}
+    for number in range(rounds + 1):
+        ids = batch(number, tokens)
+        for precision, found in times.items():
+            seconds = step_time(model, optimizer, Device(torch.device("cpu"), precision), ids)
+            if number:  # the first is a warm-up
+                found.append(1000 * seconds / threads)
+    return {precision: median(found) for precision, found in times.items()}
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--width", type=int, action="append", help="model.width; repeatable (default: 64 to 512)")
+    parser.add_argument("--threads", type=int, action="append", help="repeatable (default: 1 and all)")
+    parser.add_argument("--tokens", type=int, action="append", help="per batch; repeatable (default: 250 and 1000)")
+    parser.add_argument("--rounds", type=int, default=10)
+    arguments = parser.parse_args()
+    flags = {"avx512_bf16": torch.cpu._is_avx512_bf16_supported(), "amx": torch.cpu._is_amx_tile_supported()}
+    print("  ".join(f"{name}: {'yes' if there else 'no'}" for name, there in flags.items()))
+    print(f"{'width':>6} {'threads':>7} {'tokens':>6} {'fp32 ms':>8} {'bf16 ms':>8} {'fp32/bf16':>10}")
+    for threads in arguments.threads or sorted({1, torch.get_num_threads()}):
+        for tokens in arguments.tokens or (250, 1000):
+            for width in arguments.width or WIDTHS:
+                found = measure(width, threads, tokens, arguments.rounds)
+                times = f"{found['fp32']:>8.1f} {found['bf16']:>8.1f} {found['fp32'] / found['bf16']:>10.2f}"
+                print(f"{width:>6} {threads:>7} {tokens:>6} {times}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""A signal is obeyed once: repetitions are ignored for ten seconds, another or a later one ends the process at once."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from cclm.signals import ENDING, only_noted
+
+REPEATS = """
+import os, signal, sys
+from cclm import signals
+signals.REPEATED = float(sys.argv[1])
+with signals.only_noted() as received:
+    for name in sys.argv[2:]:
+        os.kill(os.getpid(), getattr(signal, name))
+print("ended by itself, after", signal.Signals(received.number).name)
+"""
+
+
+def repeated(seconds: float, *names: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", REPEATS, str(seconds), *names]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"])
+def test_the_same_signal_again_is_ignored(name: str) -> None:
+    ended = repeated(10, name, name, name)
+    assert (ended.returncode, ended.stdout) == (0, f"ended by itself, after {name}\n")
+
+
+def test_another_signal_ends_at_once() -> None:
+    assert repeated(10, "SIGTERM", "SIGINT").returncode == 130
+
+
+def test_the_same_signal_later_ends_at_once() -> None:
+    assert repeated(-1, "SIGTERM", "SIGTERM").returncode == 143
+
+
+def test_repetitions_stay_ignored_after_a_training_was_interrupted_and_other_signals_do_not() -> None:
+    before = {number: signal.getsignal(number) for number in ENDING}
+    try:
+        with only_noted():
+            os.kill(os.getpid(), signal.SIGUSR1)
+        assert signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) == before[signal.SIGTERM]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_command_under_nohup_does_not_end_with_its_terminal() -> None:
+    ended = subprocess.run(
+        ["nohup", sys.executable, "-c", REPEATS, "10", "SIGHUP", "SIGUSR1"], capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.endswith("ended by itself, after SIGUSR1\n")

@@ -37,7 +37,7 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(untrained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same folder after `cclm run`: the run work/runs/small has 20 steps, two checkpoints, scores and a report."""
     folder = tmp_path_factory.mktemp("trained") / "project"
-    shutil.copytree(untrained, folder)
+    shutil.copytree(untrained, folder, symlinks=True)
     assert_done(cclm("run", "recipe.yaml", folder=folder))
     return folder
 
@@ -45,13 +45,13 @@ def trained(untrained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def fresh(untrained: Path, tmp_path: Path) -> Path:
     """A copy of the folder whose data is prepared and in which nothing is trained."""
-    return Path(shutil.copytree(untrained, tmp_path / "project"))
+    return Path(shutil.copytree(untrained, tmp_path / "project", symlinks=True))
 
 
 @pytest.fixture
 def project(trained: Path, tmp_path: Path) -> Path:
     """A copy of the folder with the trained run."""
-    return Path(shutil.copytree(trained, tmp_path / "project"))
+    return Path(shutil.copytree(trained, tmp_path / "project", symlinks=True))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ SERVER = """
 import json, os, sys
 import cclm.cli, cclm.experiments.pipeline, cclm.training.session
 import torch
-from cclm.model.dropout import dropout
+from cclm.model.random import dropout
 dropout(torch.ones(1), 0.2)  # draws the pool of that rate
 for line in sys.stdin:
     wanted = json.loads(line)

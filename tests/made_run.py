@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cclm import LanguageGraph
 from cclm.simulate import Outcome, load_scenario, simulate
 
 CONFIG = """version: 1
@@ -63,6 +64,33 @@ def write_run(run: Path, scenario: str = "related", *changes: str) -> Path:
         write_lines(run / f"translations/test.{lang}-eng.txt", TRANSLATIONS)
         write_lines(run / f"translations/test.{lang}-eng.source.txt", sources)
         write_lines(run / f"translations/test.{lang}-eng.reference.txt", REFERENCES)
+    return run
+
+
+def write_both_ways(run: Path) -> Path:
+    """A many-to-many run: two tasks per language, of which `eng-aze` is admitted last and `eng-glg` never."""
+    graph = LanguageGraph(
+        ["tur", "por"], ["aze", "glg"], {"aze": {"tur": 0.5, "por": 0.2}, "glg": {"por": 0.6, "tur": 0.1}}
+    )
+    tasks = [name for lang in graph.languages for name in (f"{lang}-eng", f"eng-{lang}")]
+    low = [name for name in tasks if "aze" in name or "glg" in name]
+    at = dict.fromkeys(tasks, 0) | {"aze-eng": 200, "glg-eng": 200, "eng-aze": 300}
+    del at["eng-glg"]
+    lines: list[dict[str, Any]] = []
+    for step in (100, 200, 300):
+        numbers = {name: 5.0 - step / 200 + i / 10 for i, name in enumerate(tasks)}
+        ready = {name: step / 400 + i / 100 for i, name in enumerate(low)}
+        tables = {"dev_loss": numbers, "competence": numbers, "hrls_competence": ready}
+        admitted = [name for name, when in at.items() if when <= step]
+        weights = dict.fromkeys(admitted, 1 / len(admitted))
+        lines.append({"event": "probe", "step": step, **tables, "weights": weights, "admitted": admitted})
+        lines += [{"event": "admitted", "step": step, "language": name} for name, when in at.items() if when == step]
+        lines.append({"event": "validation", "step": step, "dev_loss": numbers})
+    write_log(run, lines)
+    (run / "graph.json").write_text(graph.to_json())
+    (run / "config.yaml").write_text("data: {direction: many-to-many, pivot: eng}\n")
+    rows = {name: {"bleu": 3.0, "chrf": 20.0} for name in tasks}
+    (run / "scores.json").write_text(json.dumps({"version": 1, "languages": rows, "means": {"all": 3.0}}))
     return run
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from cclm.formats.study import StudyResults
+
 LRLS, HRLS = ["aze", "bel", "glg", "slk"], ["tur", "rus", "por", "ces"]
 ARMS = {
     "proportional": {"curriculum.gate": {"name": "all"}, "curriculum.sampler": {"name": "temperature", "tau": 1}},
@@ -79,6 +81,11 @@ def made_study(
         "arms": {arm: _summary(arm, finished, list(hrls)) for arm in [*arms, "bitext"]},
         "comparisons": _comparisons(finished, list(arms), [list(pair) for pair in primary], list(hrls)),
     }
+
+
+def typed(results: dict[str, Any]) -> StudyResults:
+    """The same as the class that the report reads."""
+    return StudyResults.check(results, "results.json")
 
 
 def made_tuning() -> dict[str, Any]:

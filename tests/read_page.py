@@ -3,6 +3,8 @@
 from html.parser import HTMLParser
 from typing import Any
 
+from made_study import typed
+
 from cclm.report.study_page import study_page
 
 
@@ -55,7 +57,7 @@ class Page(HTMLParser):
 
 def page_of(results: dict[str, Any], **options: Any) -> Page:
     """The page of these results."""
-    return Page(study_page(results, **options))
+    return Page(study_page(typed(results), **options))
 
 
 def finished(results: dict[str, Any], arm: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from corpora import write_tsv
 from small_recipe import prepared, recipe
 
 from cclm.evaluation.evaluate import Evaluation
@@ -20,6 +21,8 @@ def references(lang: str, count: int = 30) -> list[str]:
 
 def scored_run(folder: Path, name: str, seed: int, *changes: str, lost: float, work: str = "work") -> Path:
     """A run whose translations lack this share of the words of the references, another choice with every seed."""
+    if not (folder / "text").exists():
+        write_tsv(folder / "text", test=30)
     if not (folder / work / "prepared").exists():
         prepared(folder)
     settings = recipe(folder, f"name={name}", f"seed={seed}", f"work={folder / work}", *changes)
@@ -38,6 +41,5 @@ def scored_run(folder: Path, name: str, seed: int, *changes: str, lost: float, w
         for kind, texts in (("", kept), (".reference", lines), (".source", lines)):
             path = run / "translations" / f"test.{lang}-eng{kind}.txt"
             path.write_text("".join(f"{text}\n" for text in texts))
-    mark = json.dumps(Evaluation(run).made_from())
-    (run / "translations" / "test.json").write_text(mark)
+    Evaluation(run).made_from().write(run / "translations" / "test.json")
     return run

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "model": set(),
     "training": {*BASE, "rng", "memory", "curriculum", "formats", "recipe", "data", "model"},
     "translation": {*BASE, "memory", "progress_bar", "formats", "recipe", "data", "model", "training"},
-    "evaluation": {*BASE, "progress_bar", "model", "report", "formats", "recipe", "data", "training", "translation"},
+    "evaluation": {*BASE, "progress_bar", "model", "formats", "recipe", "data", "training", "translation"},
     "report": {*BASE, "curriculum", "paper", "formats"},
     "experiments": {
         *BASE,

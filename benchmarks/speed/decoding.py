@@ -78,7 +78,7 @@ def make_run(folder: Path, run: Path) -> None:
     made = checkpoints.load_newest(run / "checkpoints", print)
     assert made
     let_end(made.model, LENGTH)
-    checkpoints.save(run / "checkpoints", made, step=1, best=1)
+    checkpoints.save(run / "checkpoints", made)
 
 
 def settings(folder: Path) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from typing import BinaryIO
 
 CANNOT_LOCK = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 """Errors of file systems without locks: there, leftovers stay."""
+WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""Errors of writing to an open file: a full disk, a quota, a limit of size, a broken disk. They name no file."""
 
 
 @contextmanager
@@ -31,13 +33,24 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     _remove_leftovers(path)
     partial, descriptor = _locked(path, lambda name: os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
     try:
-        with open(descriptor, "wb") as file:
+        with name_write_errors(path), open(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
             partial.replace(path)  # under the lock: nobody takes it for a leftover
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def name_write_errors(path: Path | str) -> Iterator[None]:
+    """Adds the name of the file that is written to errors of writing, which come without one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in WRITE_ERRORS:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
 
 
 def atomic_text(path: Path, text: str) -> None:
@@ -67,7 +80,7 @@ def user_output(path: Path) -> Iterator[BinaryIO]:
     if mode is not None and stat.S_ISREG(mode) and (not mode & 0o222 or not os.access(target, os.W_OK)):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     if not _replaceable(path, target, mode):
-        with open(path, "wb") as file:
+        with name_write_errors(path), open(path, "wb") as file:
             yield file
         return
     with atomic_write(target) as file:

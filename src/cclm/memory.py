@@ -1,4 +1,4 @@
-"""What becomes of memory that is freed."""
+"""How the C library treats freed memory."""
 
 import ctypes
 import sys
@@ -7,9 +7,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 def keep_freed_memory() -> None:
-    """Lets glibc keep what a step frees for the next one, instead of giving it back and clearing it page by page.
+    """Lets glibc keep the memory that a step frees for the next step, for the whole process.
 
-    It counts for the process as a whole.
+    By default large blocks go back to the kernel, which clears every page again before the next step can use it.
     """
     if sys.platform != "linux":
         return

@@ -17,7 +17,7 @@ from cclm.cli.dry_run import print_plan
 from cclm.data.batches import Batches
 from cclm.data.prepare import Plan, prepare
 from cclm.errors import TrainingError
-from cclm.evaluation.evaluate import run_score
+from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.cost import parameters
 from cclm.experiments.pipeline import STAGES, graph_of, write_graph
 from cclm.model.transformer import Transformer
@@ -108,7 +108,7 @@ def test_of_a_run_that_is_there_the_rest_is_told(folder: Path, capsys: pytest.Ca
     run = trained_run(folder, *changes)
     write_graph(settings, graph_of(settings, prepared_of(folder)))
     assert to_do(facts(settings, capsys)) == ["translate", "score", "report"]
-    run_score(run, quiet=True)
+    Evaluation(run).score()
     run_report(run)
     found = facts(settings, capsys)
     assert (to_do(found), found["steps"], found["benchmark_share"]) == ([], 0, None)

@@ -16,7 +16,8 @@ from trained_run import trained_run
 
 from cclm.cli.listing import run as list_runs
 from cclm.cli.listing import standing
-from cclm.evaluation.evaluate import run_score
+from cclm.evaluation.evaluate import Evaluation
+from cclm.formats.run import read_settings
 from cclm.training.lock import Lock
 
 
@@ -25,7 +26,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A work folder with a run that is finished and scored."""
     folder = tmp_path_factory.mktemp("runs")
     write_tsv(folder / "text", train=100)
-    run_score(trained_run(folder), quiet=True)
+    Evaluation(trained_run(folder)).score()
     return folder / "work"
 
 
@@ -67,7 +68,7 @@ def test_an_interrupted_one(work: Path, tmp_path: Path) -> None:
 
 def test_more_steps_asked_for_are_steps_to_go(work: Path, tmp_path: Path) -> None:
     run = copied(work, tmp_path / "run")
-    config = json.loads((run / "config.yaml").read_text())
+    config = read_settings(run / "config.yaml")
     config["training"]["max_steps"] = 30
     (run / "config.yaml").write_text(json.dumps(config))
     assert (standing(run)["state"], standing(run)["step"], standing(run)["max_steps"]) == ("interrupted", 20, 30)

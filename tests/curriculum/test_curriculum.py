@@ -247,7 +247,7 @@ def test_weights_handed_out_are_a_copy() -> None:
         ({"sizes": {k: v for k, v in SIZES.items() if k != "bel"}, "benchmark": {}}, r"\(L\*\) for CompetenceGate"),
         ({"benchmark": None}, r"benchmark losses \(L\*\) for CompetenceGate: nothing for aze, bel, ces, glg"),
         ({"benchmark": BENCHMARK | {"xyz": 4.0}}, "benchmark: unknown language xyz; known are aze, bel"),
-        ({"benchmark": BENCHMARK | {"aze": 0.0}}, r"L\* of aze is 0.0; it must lie between 0 and 64 bits a token"),
+        ({"benchmark": BENCHMARK | {"aze": 0.0}}, r"L\* of aze is 0.0; it must lie between 0 and 64 bits per token"),
         ({"benchmark": BENCHMARK | {"aze": math.nan}}, r"L\* of aze is nan"),
         ({"benchmark": BENCHMARK | {"aze": 180.0}}, r"not a sum over the sentence"),
         ({"benchmark": BENCHMARK | {"aze": "7"}}, r"L\* of aze is '7'"),

@@ -44,11 +44,11 @@ def test_the_first_declared_hrl_wins_a_tie() -> None:
     assert LanguageGraph(["rus", "tur"], ["aze"], tied).nearest["aze"] == "rus"
 
 
-def test_an_lrl_like_nobody_listens_to_all_hrls_alike_and_a_warning_says_so() -> None:
+def test_for_an_lrl_similar_to_no_hrl_all_hrls_count_the_same_with_a_warning() -> None:
     lonely = LanguageGraph(HRLS, LRLS, SIMILARITY | {"bel": dict.fromkeys(HRLS, 0.0)})
     assert lonely.isolated == ("bel",)
     assert lonely.shares[:, 1].tolist() == [0.25] * 4
-    with pytest.warns(UserWarning, match="no HRL is similar to bel: all HRLs will count the same there"):
+    with pytest.warns(UserWarning, match="no HRL is similar to bel: all HRLs count the same for it"):
         CompetenceGate(lonely)
 
 

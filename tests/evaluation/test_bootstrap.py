@@ -68,10 +68,10 @@ def test_scores_are_those_of_scores_json() -> None:
     made = score({lang: (GOOD[lang], lines[lang]) for lang in lines}, high_resource=["tur"], low_resource=GROUPS["lrl"])
     languages, means = paired_bootstrap(GOOD, FAIR, lines, groups=GROUPS, samples=2)
     assert {lang: row.system for lang, row in languages.items()} == {
-        lang: row["bleu"] for lang, row in made["languages"].items()
+        lang: row["bleu"] for lang, row in made.languages.items()
     }
     assert [means[name].system for name in ("all", "hrl", "lrl")] == pytest.approx(
-        [made["means"][name] for name in ("all", "hrl", "lrl")]
+        [made.means.plain()[name] for name in ("all", "hrl", "lrl")]
     )
 
 
@@ -150,7 +150,7 @@ def test_sacrebleus_p_tells_equally_good_systems_apart_twice_as_often() -> None:
     [
         ({"samples": 1}, "at least 2 resamples; got 1"),
         ({"references": {}}, "there is no language to compare"),
-        ({"system": {"tur": ["a"]}}, "the system is of tur; the references are of tur, aze, glg"),
+        ({"system": {"tur": ["a"]}}, "the system has tur; the references have tur, aze, glg"),
         ({"baseline": {**FAIR, "aze": ["a"]}}, "aze: 1 lines of the baseline for 25 references"),
         (
             {name: {"aze": []} for name in ("system", "baseline", "references")},

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import sacrebleu
 from scipy import stats
 from scored_runs import LANGUAGES, scored_run
 
+from cclm.cli.tables import print_comparisons
 from cclm.errors import ConfigError
-from cclm.evaluation.compare import compare, run
+from cclm.evaluation.compare import compare as compare_runs
 from cclm.evaluation.scores import read_lines
 
 pytestmark = pytest.mark.slow
@@ -29,6 +31,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, lost, changes in (("uniform", 0.3, [UNIFORM]), ("ccl-m", 0.2, []), ("tau-5", 0.33, [TAU_5])):
             place = scored_run(folder, f"{name}.{seed}", seed, *changes, lost=lost)
     return place.parent
+
+
+def compare(*arguments: Any, **options: Any) -> dict[str, Any]:
+    """What `cclm compare --json` prints."""
+    return compare_runs(*arguments, **options).content()
 
 
 def of(runs: Path, *names: str) -> list[Path]:
@@ -81,7 +88,7 @@ def test_the_table_says_that_it_is_a_t_test_over_seeds(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     given = of(runs, *(f"{name}.{seed}" for name in ("uniform", "ccl-m") for seed in (1, 2, 3)))
-    run(given, "test", metric="bleu", samples=100, as_json=False)
+    print_comparisons(compare_runs(given, samples=100))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "BLEU on the test sets, seeds 1 to 3 on average"
     assert lines[1].split() == ["uniform", "ccl-m", "difference", "95", "%", "p"]
@@ -97,8 +104,6 @@ def test_the_table_says_that_it_is_a_t_test_over_seeds(
         "* p < 0.05, ** p < 0.01, two-sided: a paired t-test of the differences from seed to seed, not a bootstrap of"
         " sentences; not adjusted for the number of rows."
     )
-    run(given, "test", metric="bleu", samples=100, as_json=True)
-    assert json.loads(capsys.readouterr().out) == compare(given, samples=100)
 
 
 def test_with_one_seed_in_common_its_sentences_are_resampled_and_the_rest_is_named(
@@ -114,7 +119,7 @@ def test_with_one_seed_in_common_its_sentences_are_resampled_and_the_rest_is_nam
     assert (one["languages"], one["means"]) == (alone["languages"], alone["means"])
     assert "licenses no claim about the method" in one["sentence"]
     assert ", 2 seeds" in several["sentence"]
-    run(given, "test", metric="bleu", samples=100, as_json=False)
+    print_comparisons(compare_runs(given, samples=100))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     shown = "\n".join(lines)
     assert "BLEU on the test sets, seed 2" in lines

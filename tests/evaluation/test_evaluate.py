@@ -23,12 +23,12 @@ def test_translations_and_scores_hold_until_something_changes(run: Path) -> None
     evaluation = Evaluation(run)
     assert evaluation.translated() is None
     scores = evaluation.score()
-    assert list(scores["languages"]) == ["por", "aze", "glg"]  # of which there are test sets
+    assert list(scores.languages) == ["por", "aze", "glg"]  # of which there are test sets
     assert evaluation.scored() == scores
-    assert evaluation.translated() == [run / "translations" / f"test.{lang}-eng.txt" for lang in scores["languages"]]
+    assert evaluation.translated() == [run / "translations" / f"test.{lang}-eng.txt" for lang in scores.languages]
     dev = Evaluation(run, "dev")
     assert dev.scored() is None
-    assert set(dev.score()["languages"]) == {"tur", "por", "aze", "glg"}
+    assert set(dev.score().languages) == {"tur", "por", "aze", "glg"}
     assert evaluation.scored() is None  # scores.json is now of the dev sets
     assert evaluation.translated()
     assert evaluation.score() == scores

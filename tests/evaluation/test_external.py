@@ -1,13 +1,34 @@
-"""The conversation with a scorer: its answers, its failures, and that neither side waits for the other forever."""
+"""External scorers: the protocol, its failures, and their scores in scores.json and on the terminal."""
 
+import json
+import os
+import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from corpora import write_tsv
+from trained_run import trained_run
 
-from cclm.evaluation.external import segment_scores
-from cclm.evaluation.off_target import off_target
+from cclm.errors import ConfigError, DataError
+from cclm.evaluation.evaluate import Evaluation
+from cclm.evaluation.external import parse_scorers, segment_scores
+from cclm.evaluation.scores import read_lines
+from cclm.formats.scores import Scores
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def trained(folder: Path, *changes: str) -> Path:
+    write_tsv(folder / "text", train=80)
+    return trained_run(folder, "training.max_steps=2", "training.validate_every=1", *changes)
+
+
+def put(run: Path, pair: str, lines: list[str]) -> None:
+    (run / "translations" / f"test.{pair}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
 
 READ = "import json, sys; asked = [json.loads(line) for line in sys.stdin]; "
 LENGTH = READ + "[print(json.dumps({'id': a['id'], 'score': len(a['hypothesis'])})) for a in reversed(asked)]"
@@ -107,10 +128,81 @@ def test_no_shell_stands_between(tmp_path: Path) -> None:
     assert Path(out).read_text() == f"{[out, '$HOME | x', '*']}\n"
 
 
-def test_the_off_target_rate_leaves_empty_lines_out() -> None:
-    def identify(line: str) -> str:
-        return "por" if "ão" in line else "glg"
+# --- in scores.json
 
-    assert off_target(["o pan", "", "o pão", " ", "non", "son"], "glg", identify) == 1 / 4
-    assert off_target(["o pan"], "por", identify) == 1.0
-    assert off_target(["", "\t"], "glg", identify) is None
+
+def example(folder: Path) -> str:
+    """The scorer of docs/scoring.md, as a command."""
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "scoring.md").read_text(), flags=re.DOTALL)
+    (folder / "exact.py").write_text(program)
+    return shlex.join([sys.executable, str(folder / "exact.py")])
+
+
+@pytest.mark.slow
+def test_a_scorers_numbers_are_means_over_sentences_and_stay_while_the_translations_hold(tmp_path: Path) -> None:
+    run = trained(tmp_path)
+    evaluation = Evaluation(run)
+    evaluation.translate()
+    references = read_lines(run / "translations/test.aze-eng.reference.txt")
+    put(run, "aze-eng", [*references[:5], *(line + " x" for line in references[5:])])
+    command = [sys.executable, "-m", "cclm", "score", str(run), "--scorer", f"exact={example(tmp_path)}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].split() == ["BLEU", "95", "%", "chrF", "exact"]
+    (row,) = (line.split() for line in done.stdout.splitlines() if line.startswith("aze"))
+    assert row[-1] == "0.25"
+    scores = json.loads((run / "scores.json").read_text())
+    assert {lang: row["exact"] for lang, row in scores["languages"].items()} == {
+        "tur": 0,
+        "por": 0,
+        "aze": 0.25,
+        "glg": 0,
+    }
+    assert scores["signature"]["scorers"] == {"exact": example(tmp_path)}
+    assert "off_target" not in scores["languages"]["aze"]  # all translations are into English
+
+    assert evaluation.scored() == evaluation.score() == Scores.parse(json.dumps(scores), "scores.json")
+    fields = ["source", "language", "source_language", "target_language"]
+    told = f"import json, sys; [print(json.dumps({{'id': s['id'], 'score': len(''.join(s[f] for f in {fields}))}}))"
+    told += " for s in map(json.loads, sys.stdin)]"
+    both = evaluation.score({"told": shlex.join([sys.executable, "-c", told])})
+    assert set(both.signature.scorers) == {"exact", "told"}
+    sources = read_lines(run / "translations/test.aze-eng.source.txt")
+    assert both.languages["aze"]["told"] == pytest.approx(sum(map(len, sources)) / 20 + len("azeazeeng"))
+    assert both.languages["aze"]["exact"] == 0.25
+
+    before = (run / "scores.json").read_bytes()
+    with pytest.raises(
+        DataError, match=r"^scorer mine \(false\): ended with exit status 1; it may have said why above$"
+    ):
+        evaluation.score({"mine": "false"})
+    assert (run / "scores.json").read_bytes() == before
+    damaged = json.loads(before)
+    del damaged["languages"]["aze"]["told"]
+    (run / "scores.json").write_text(json.dumps(damaged))
+    assert set(evaluation.score().signature.scorers) == {"exact"}
+    best = run / "checkpoints" / "best"
+    best.write_text("step-00000001\n" if "2" in best.read_text() else "step-00000002\n")
+    assert evaluation.score().signature.scorers == {}
+
+
+def test_scorers_are_named() -> None:
+    assert parse_scorers([]) == {}
+    assert parse_scorers(["comet-22=python x.py --a=b", "b=c"]) == {"comet-22": "python x.py --a=b", "b": "c"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["comet"], "--scorer comet: write NAME=COMMAND, the name of letters, digits"),
+        (["comet= "], "--scorer comet= : write NAME=COMMAND"),
+        (["=x"], "--scorer =x: write NAME=COMMAND"),
+        (["a b=x"], "--scorer a b=x: write NAME=COMMAND"),
+        (["chrf=x"], "--scorer chrf=x: 'chrf' is taken; give the scorer another name"),
+        (["a=x", "a=y"], "--scorer a=y: 'a' is taken"),
+    ],
+)
+def test_a_scorer_without_a_name_of_its_own_is_refused(given: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_scorers(given)

@@ -53,7 +53,7 @@ def test_scores_are_those_of_the_command_line_on_the_written_files(lang: str, tm
     assert read == SYSTEMS[lang]
 
     result = score({lang: read}, **GROUPS)
-    scores = result["languages"][lang]
+    scores = result.languages[lang]
     assert {metric["name"]: metric["score"] for metric in both} == {
         "BLEU": round(scores["bleu"], 4),
         "chrF2": round(scores["chrf"], 4),
@@ -62,16 +62,16 @@ def test_scores_are_those_of_the_command_line_on_the_written_files(lang: str, tm
     assert (scores["bleu_high"] - scores["bleu_low"]) / 2 == pytest.approx(resampled["confidence_var"], abs=1e-4)
     # Where the command line has the parts of a signature as keys, ours is one string.
     for name, printed in (("bleu", resampled), ("chrf", both[1])):
-        parts = dict(part.split(":") for part in result["signature"][name].split("|"))
+        parts = dict(part.split(":") for part in getattr(result.signature, name).split("|"))
         assert parts == {key: printed[key] for key in parts}
 
 
 @pytest.mark.slow
 def test_the_seed_is_that_of_the_bootstrap(tmp_path: Path) -> None:
     printed = command_line(tmp_path, GOOD, "-m", "bleu", "--confidence", "--confidence-n", "50", seed=7)
-    scores = score({"tur": (GOOD, REFERENCES)}, **GROUPS, bootstrap=50, seed=7)["languages"]["tur"]
+    scores = score({"tur": (GOOD, REFERENCES)}, **GROUPS, bootstrap=50, seed=7).languages["tur"]
     assert (scores["bleu_low"] + scores["bleu_high"]) / 2 == pytest.approx(printed["confidence_mean"], abs=1e-4)
-    other = score({"tur": (GOOD, REFERENCES)}, **GROUPS, bootstrap=50, seed=8)["languages"]["tur"]
+    other = score({"tur": (GOOD, REFERENCES)}, **GROUPS, bootstrap=50, seed=8).languages["tur"]
     assert other["bleu"] == scores["bleu"]
     assert other["bleu_low"] != scores["bleu_low"]
 
@@ -83,48 +83,48 @@ def test_the_environment_stays_as_it_was(before: str | None, monkeypatch: pytest
         monkeypatch.setenv("SACREBLEU_SEED", before)
     result = score(SYSTEMS, **GROUPS, bootstrap=10, seed=3)
     assert os.environ.get("SACREBLEU_SEED") == before
-    assert "seed:3" in result["signature"]["bleu"]
+    assert "seed:3" in result.signature.bleu
 
 
 def test_the_result_is_the_content_of_scores_json() -> None:
     result = score(SYSTEMS, **GROUPS, bootstrap=10)
-    assert json.loads(json.dumps(result)) == result
-    assert list(result) == ["version", "signature", "languages", "means"]
-    assert result["version"] == 1
+    content = json.loads(result.text())
+    assert list(content) == ["version", "signature", "languages", "means"]
+    assert content["version"] == 1
     version = sacrebleu.__version__
-    assert result["signature"] == {
+    assert content["signature"] == {
         "sacrebleu": version,
         "bleu": f"nrefs:1|bs:10|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}",
         "chrf": f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}",
     }
-    assert list(result["languages"]) == ["tur", "aze", "bel"]
-    assert list(result["languages"]["tur"]) == ["bleu", "bleu_low", "bleu_high", "chrf"]
+    assert list(content["languages"]) == ["tur", "aze", "bel"]
+    assert list(content["languages"]["tur"]) == ["bleu", "bleu_low", "bleu_high", "chrf"]
 
 
 def test_means_are_of_bleu_over_all_over_each_group_and_the_worst() -> None:
     result = score(SYSTEMS, **GROUPS, bootstrap=10)
-    tur, aze, bel = (result["languages"][lang]["bleu"] for lang in ("tur", "aze", "bel"))
+    tur, aze, bel = (result.languages[lang]["bleu"] for lang in ("tur", "aze", "bel"))
     assert bel == pytest.approx(100)  # the references themselves
     assert aze < tur < bel
     means = {"all": (tur + aze + bel) / 3, "hrl": tur, "lrl": (aze + bel) / 2, "worst": aze}
-    assert result["means"] == pytest.approx(means)
+    assert result.means.plain() == pytest.approx(means)
 
 
 def test_the_mean_of_a_group_without_a_language_is_none() -> None:
     result = score({"aze": (POOR, REFERENCES)}, **GROUPS, bootstrap=10)
-    bleu = result["languages"]["aze"]["bleu"]
-    assert result["means"] == {"all": bleu, "hrl": None, "lrl": bleu, "worst": bleu}
+    bleu = result.languages["aze"]["bleu"]
+    assert result.means.plain() == {"all": bleu, "hrl": None, "lrl": bleu, "worst": bleu}
 
 
 def test_the_score_lies_in_its_interval_and_case_counts() -> None:
-    scores = score(SYSTEMS, **GROUPS)["languages"]["tur"]
+    scores = score(SYSTEMS, **GROUPS).languages["tur"]
     assert scores["bleu_low"] < scores["bleu"] < scores["bleu_high"]
     lowered = [line.lower() for line in GOOD]
-    assert score({"tur": (lowered, REFERENCES)}, **GROUPS, bootstrap=10)["languages"]["tur"]["bleu"] < scores["bleu"]
+    assert score({"tur": (lowered, REFERENCES)}, **GROUPS, bootstrap=10).languages["tur"]["bleu"] < scores["bleu"]
 
 
 def test_a_system_that_says_nothing_has_zeros() -> None:
-    scores = score({"aze": ([""] * len(REFERENCES), REFERENCES)}, **GROUPS, bootstrap=10)["languages"]["aze"]
+    scores = score({"aze": ([""] * len(REFERENCES), REFERENCES)}, **GROUPS, bootstrap=10).languages["aze"]
     assert scores == {"bleu": 0.0, "bleu_low": 0.0, "bleu_high": 0.0, "chrf": 0.0}
 
 
@@ -175,6 +175,6 @@ def test_text_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
 def test_bleu_alone_is_that_of_score() -> None:
     systems = {"aze": (["the cat sat on the mat today", "a b c d e"], ["the cat sat on a mat today", "a b c d e f"])}
     whole = score(systems, high_resource=[], low_resource=["aze"], bootstrap=2)
-    assert bleu(*systems["aze"]) == whole["languages"]["aze"]["bleu"] > 10
+    assert bleu(*systems["aze"]) == whole.languages["aze"]["bleu"] > 10
     with pytest.raises(ValueError, match="1 hypotheses for 2 references"):
         bleu(["a"], ["a", "b"])

@@ -8,8 +8,17 @@ import pytest
 from scipy import stats
 
 from cclm.evaluation.scores import metric_named
-from cclm.evaluation.significance import Comparison, detectable, holm, paired_t, sentence
-from cclm.evaluation.student import cdf, quantile, two_sided
+from cclm.evaluation.significance import (
+    Comparison,
+    detectable,
+    holm,
+    over_seeds,
+    paired_t,
+    sentence,
+    t_cdf,
+    t_quantile,
+    t_two_sided,
+)
 
 FREEDOM = [1, 2, 3, 4, 7, 9.5, 29, 100, 1000]
 DIFFERENCES = [0.31, -0.12, 0.88, 0.45, 0.27]
@@ -18,17 +27,17 @@ DIFFERENCES = [0.31, -0.12, 0.88, 0.45, 0.27]
 @pytest.mark.parametrize("freedom", FREEDOM)
 def test_students_t_is_scipys(freedom: float) -> None:
     for t in (0.0, 1e-9, 1e-4, 0.3, -0.7, 1.0, 1.96, -2.776, 12.7, 400.0, -1e6):
-        assert cdf(t, freedom) == pytest.approx(stats.t.cdf(t, freedom), abs=1e-9)
-        assert two_sided(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=1e-9, abs=1e-300)
+        assert t_cdf(t, freedom) == pytest.approx(stats.t.cdf(t, freedom), abs=1e-9)
+        assert t_two_sided(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=1e-9, abs=1e-300)
     for probability in (1e-6, 0.025, 0.3, 0.5, 0.51, 0.9, 0.975, 0.9995, 1 - 1e-9):
         expected = stats.t.ppf(probability, freedom)
-        assert quantile(probability, freedom) == pytest.approx(expected, rel=1e-7 if probability > 0.9999 else 1e-9)
+        assert t_quantile(probability, freedom) == pytest.approx(expected, rel=1e-7 if probability > 0.9999 else 1e-9)
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.0, -0.1, math.nan])
 def test_there_is_no_quantile_of_what_is_no_probability(probability: float) -> None:
-    with pytest.raises(ValueError, match="a quantile is of a probability between 0 and 1; got"):
-        quantile(probability, 4)
+    with pytest.raises(ValueError, match="a quantile needs a probability between 0 and 1; got"):
+        t_quantile(probability, 4)
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 20])
@@ -60,7 +69,7 @@ def test_equal_differences_have_an_interval_without_width() -> None:
 
 @pytest.mark.parametrize("differences", [[], [0.1, math.nan], [math.inf]])
 def test_what_has_no_mean_has_no_interval(differences: list[float]) -> None:
-    with pytest.raises(ValueError, match="of one or more finite differences; got"):
+    with pytest.raises(ValueError, match="needs one or more finite differences; got"):
         paired_t(differences)
 
 
@@ -155,3 +164,35 @@ def test_one_seed_licenses_no_claim_about_a_method() -> None:
     assert sentence(Comparison("ccl-m", "uniform", "BLEU", 1, 0.2)) == (
         "ccl-m against uniform: +0.20 BLEU on one seed, without an interval; it licenses no claim"
     )
+
+
+# --- over seeds
+
+
+def test_differences_over_seeds_are_scipys_paired_t_test() -> None:
+    rng = np.random.default_rng(5)
+    baseline = dict(zip((3, 1, 8, 4), map(float, rng.normal(20, 2, 4)), strict=True))
+    system = {seed: score + float(rng.normal(0.5, 0.3)) for seed, score in baseline.items()}
+    found = over_seeds(system, baseline)
+    expected = stats.ttest_rel(list(system.values()), list(baseline.values()))
+    interval = expected.confidence_interval()
+    assert (found.low, found.high, found.p) == pytest.approx((interval.low, interval.high, expected.pvalue))
+    assert found.baseline == pytest.approx(np.mean(list(baseline.values())))
+    assert found.system - found.baseline == pytest.approx(found.difference)
+    assert found.differences == {str(seed): system[seed] - baseline[seed] for seed in (3, 1, 8, 4)}
+
+
+def test_a_seed_that_only_one_has_is_left_out() -> None:
+    found = over_seeds({1: 10.0, 2: 12.0, 5: 90.0}, {2: 11.0, 1: 9.5, 7: 0.0})
+    assert (found.baseline, found.system, found.difference) == (10.25, 11.0, 0.75)
+    assert found.differences == {"1": 0.5, "2": 1.0}
+
+
+def test_methods_with_one_seed_have_no_interval() -> None:
+    found = over_seeds({1: 10.0}, {1: 9.0})
+    assert (found.difference, found.low, found.high, found.p) == (1.0, None, None, None)
+
+
+def test_no_seed_in_common_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no seed in common: the system has \[1, 2\], the baseline \[3\]"):
+        over_seeds({2: 1.0, 1: 1.0}, {3: 1.0})

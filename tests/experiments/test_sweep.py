@@ -10,8 +10,9 @@ from small_recipe import events
 from small_study import write_study
 
 from cclm.errors import ConfigError, TrainingError
-from cclm.evaluation.evaluate import run_score
+from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.sweep import sweep
+from cclm.formats.run import read_settings
 from cclm.recipe import Recipe, load_recipe
 from cclm.report.pages import write_sweep
 
@@ -45,7 +46,7 @@ def test_every_leaf_is_a_finished_run(settings: Recipe, swept: dict[str, Any]) -
     ]
     for leaf in swept["leaves"]:
         run = run_of(settings, leaf)
-        gate = json.loads((run / "config.yaml").read_text())["curriculum"]["gate"]
+        gate = read_settings(run / "config.yaml")["curriculum"]["gate"]
         assert (gate["aggregate"], gate["threshold"]) == (leaf["aggregate"], leaf["threshold"])
         validations = {event["step"]: event["weighted"] for event in events(run, "validation")}
         assert leaf["weighted"] == min(validations.values())
@@ -82,7 +83,7 @@ def test_a_rival_is_drawn_across(settings: Recipe, swept: dict[str, Any]) -> Non
     page = sweep(settings, THRESHOLDS, ("max", "avg"), rival=rival)
     found = json.loads(page.with_name("sweep.json").read_text())["rival"]
     assert found["name"] == "small-max-0.2"
-    assert found["bleu"] == run_score(rival, quiet=True)["means"]["all"]
+    assert found["bleu"] == Evaluation(rival).score().means.all
     assert found["weighted"] == swept["leaves"][0]["weighted"]
 
 

@@ -46,7 +46,6 @@ def assert_same_or_refused(ended: Ended, expected: object, found: object, *named
         assert_refused(ended, *named)
 
 
-@pytest.mark.xfail(strict=True, reason="the test set is translated with the other vocabulary")
 @pytest.mark.slow
 def test_scores_stay_the_same_when_other_data_is_prepared_in_the_work_folder(project: Path, run: Path) -> None:
     """`score` translates with the data that the run was trained on, or names the data and refuses."""
@@ -60,7 +59,6 @@ def test_scores_stay_the_same_when_other_data_is_prepared_in_the_work_folder(pro
     assert_same_or_refused(ended, before, after, RUN, "prepare")
 
 
-@pytest.mark.xfail(strict=True, reason="the export takes the other vocabulary")
 @pytest.mark.slow
 def test_an_export_uses_the_data_of_its_run(project: Path, run: Path) -> None:
     """`translate --source` gives the same text after other data was prepared, or names the data and refuses."""
@@ -174,7 +172,6 @@ def test_the_name_bitext_is_reserved(project: Path) -> None:
     assert_refused(cclm("train", "recipe.yaml", "name=bitext", folder=project), "name", "bitext", codes=[2])
 
 
-@pytest.mark.xfail(strict=True, reason="the damaged file is used")
 @pytest.mark.parametrize("pattern", ["model.bin", "aze.model", "source_vocabulary.json"])
 def test_a_changed_byte_in_an_exported_model_is_noticed(project: Path, run: Path, pattern: str) -> None:
     """A damaged export is made anew or refused by name, and never used."""
@@ -223,7 +220,6 @@ def test_a_run_does_not_continue_a_log_that_lost_its_beginning_or_end(
         assert_refused(ended, "log.jsonl", codes=[1])
 
 
-@pytest.mark.xfail(strict=True, reason="advises to resume the run, which cannot help")
 def test_a_report_of_a_damaged_log_says_where_it_is_damaged(run: Path, project: Path) -> None:
     """`report` names log.jsonl and the line, and does not advise to resume a run that is finished."""
     log = run / "log.jsonl"

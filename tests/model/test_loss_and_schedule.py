@@ -42,7 +42,7 @@ def test_the_gradient_is_the_same_however_few_rows_are_made_at_a_time(monkeypatc
 def test_the_gradient_is_taken_once() -> None:
     loss = losses(logits().requires_grad_(), padded(TARGET_OUTPUTS), 0.1).smoothed
     loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="can be taken once"):
+    with pytest.raises(RuntimeError, match="can be computed only once"):
         loss.backward()
 
 

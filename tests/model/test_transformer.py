@@ -10,7 +10,7 @@ from toy_model import SOURCES, TARGET_INPUTS, TARGET_OUTPUTS, padded, shape, sti
 
 from cclm.data import vocabulary
 from cclm.model import PAD, Places, Transformer, attention, losses, transformer
-from cclm.model.dropout import dropout
+from cclm.model.random import dropout
 
 
 def test_padding_is_what_the_data_pad_with() -> None:

@@ -1,12 +1,12 @@
 """The demo with settings of one's own: each arm stays what its title says."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from off_path.cli import done
+from ruamel.yaml import YAML
 
 pytestmark = pytest.mark.slow
 FEW = (
@@ -18,7 +18,8 @@ FEW = (
 
 def curriculum(folder: Path, run: str) -> dict[str, Any]:
     """The curriculum in the config of a run of the demo."""
-    config: dict[str, Any] = json.loads((folder / "elsewhere" / "runs" / run / "config.yaml").read_text())
+    path = folder / "elsewhere" / "runs" / run / "config.yaml"
+    config: dict[str, Any] = YAML(typ="safe", pure=True).load(path.read_text())
     return config["curriculum"]
 
 

@@ -205,7 +205,6 @@ def both_ways(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "work" / "runs" / "small"
 
 
-@pytest.mark.xfail(strict=True, reason="languages of the page are those of the graph and, beside them, the directions")
 def test_the_page_of_a_many_to_many_run_has_a_node_for_each_language_and_measures_it(both_ways: Path) -> None:
     """The graph's languages are those that were measured: none of them is without numbers in the data of the page."""
     page = (both_ways / "report.html").read_text()

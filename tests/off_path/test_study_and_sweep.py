@@ -83,7 +83,6 @@ def test_a_study_without_low_resource_languages_is_done(folder: Path) -> None:
     done(folder, "study", "mini.yaml", *one_kind, gate, "arms={one: {curriculum.sampler: {name: temperature, tau: 1}}}")
 
 
-@pytest.mark.xfail(strict=True, reason="it is said that gains above 0.00 can be excluded")
 def test_two_models_without_a_point_of_bleu_exclude_no_gain(studied: tuple[Path, str]) -> None:
     """Scores that are all zero say nothing about a difference: no gain is said to be excluded."""
     folder = studied[0]

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_run import EVIL, events, simulated, write_evil, write_lines, write_log, write_run
+from made_run import EVIL, events, simulated, write_both_ways, write_evil, write_lines, write_log, write_run
 
-from cclm.report.page import SCRIPTS, asset, embedded, write_report
+from cclm.report.page import SCRIPTS, asset, embed
+from cclm.report.pages import run_report
+from cclm.report.run import read_run
 from cclm.report.run_data import MOST_ROUNDS, run_data
-from cclm.report.run_files import read_run
 
 
 class Page(HTMLParser):
@@ -41,23 +42,19 @@ class Page(HTMLParser):
 
 
 def page_of(run: Path) -> Page:
-    return Page(write_report(run).read_text(encoding="utf-8"))
+    return Page(run_report(run).read_text(encoding="utf-8"))
 
 
-def test_the_page_stands_in_the_run_unless_told_otherwise(tmp_path: Path) -> None:
+def test_the_page_is_written_into_the_run_and_nowhere_else(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    assert write_report(run) == run / "report.html"
-    assert write_report(run, tmp_path / "x.html").read_bytes() == (run / "report.html").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "x.html"]
-
-
-def test_a_page_for_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no folder .*absent to write x.html into: make it first"):
-        write_report(write_run(tmp_path / "run"), tmp_path / "absent" / "x.html")
+    before = {path.name for path in run.iterdir()}
+    assert run_report(run) == run / "report.html"
+    assert {path.name for path in run.iterdir()} - before == {"report.html"}
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
-    text = write_report(write_run(tmp_path / "run")).read_text(encoding="utf-8")
+    text = run_report(write_run(tmp_path / "run")).read_text(encoding="utf-8")
     assert set(re.findall(r"\w+://[^\s\"'`]*", text)) == {"http://www.w3.org/2000/svg"}
     page = Page(text)
     assert [tag for tag, _ in page.elements if tag in ("link", "img", "iframe", "object")] == []
@@ -93,9 +90,9 @@ def test_what_a_run_s_files_say_stays_text(tmp_path: Path) -> None:
 
 
 def test_json_in_a_script_has_no_angle_and_no_nan() -> None:
-    assert embedded({"a": "</script>"}) == '{"a":"\\u003c/script>"}'
+    assert embed({"a": "</script>"}) == '{"a":"\\u003c/script>"}'
     with pytest.raises(ValueError, match="Out of range float values"):
-        embedded(float("nan"))
+        embed(float("nan"))
 
 
 def test_what_is_not_finite_is_drawn_as_a_gap(tmp_path: Path) -> None:
@@ -141,6 +138,30 @@ def test_an_lrl_has_the_hue_of_its_nearest_hrl(tmp_path: Path) -> None:
     assert [kinds[lang] for lang in ("tur", "rus", "por", "ces")] == [("hrl", i) for i in range(4)]
     assert [kinds[lang] for lang in ("aze", "bel", "glg", "slk")] == [("lrl", i) for i in range(4)]
     assert [data["languages"][hrl]["name"] for hrl in data["graph"]["nearest"]] == ["tur", "rus", "por", "ces"]
+
+
+def test_with_two_directions_per_language_every_direction_is_measured_and_on_its_language_s_side(
+    tmp_path: Path,
+) -> None:
+    data = page_of(write_both_ways(tmp_path / "run")).data
+    assert data["pivot"] == "eng"
+    kinds = [(one["name"], one["side"], one["way"], one["hue"]) for one in data["languages"]]
+    assert kinds == [
+        ("tur-eng", "hrl", "in", "h0"),
+        ("eng-tur", "hrl", "out", "h0"),
+        ("por-eng", "hrl", "in", "h1"),
+        ("eng-por", "hrl", "out", "h1"),
+        ("aze-eng", "lrl", "in", "l0 v0"),
+        ("eng-aze", "lrl", "out", "l0 v0"),
+        ("glg-eng", "lrl", "in", "l1 v0"),
+        ("eng-glg", "lrl", "out", "l1 v0"),
+    ]
+    assert all(None not in column for column in data["rounds"]["dev_loss"])
+
+
+def test_with_one_direction_there_is_no_pivot_to_tell_directions_by(tmp_path: Path) -> None:
+    data = page_of(write_run(tmp_path / "run")).data
+    assert (data["pivot"], {one["way"] for one in data["languages"]}) == (None, {None})
 
 
 def test_of_very_many_rounds_those_that_admitted_are_kept(tmp_path: Path) -> None:

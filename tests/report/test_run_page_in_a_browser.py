@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from browser import dom, needs_browser
-from made_run import EVIL, write_evil, write_lines, write_log, write_run
+from made_run import EVIL, write_both_ways, write_evil, write_lines, write_log, write_run
 
-from cclm.report.page import write_report
+from cclm.report.pages import run_report
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
@@ -24,6 +24,8 @@ class Drawn(HTMLParser):
         self.tags: list[str] = []
         self.curves: dict[str, int] = {}
         self.open: dict[str, int] = {}
+        self.part = 0
+        self.dashed = 0
         self.figure = self.inside = ""
         self.feed(text)
 
@@ -36,6 +38,8 @@ class Drawn(HTMLParser):
             self.figure = attributes.get("id") or "graph"
         if tag == "path" and {"line", "band"} & set(classes):
             self.curves[self.figure] = self.curves.get(self.figure, 0) + 1
+            self.dashed += "stroke-dasharray" in attributes
+        self.part += "node" in classes and "part" in classes
         if "node" in classes and "open" in classes:
             self.open[classes[1]] = self.open.get(classes[1], 0) + 1
 
@@ -63,16 +67,26 @@ def acting(page: Path, script: str) -> Drawn:
 
 
 def test_every_language_has_a_curve_in_every_chart(tmp_path: Path) -> None:
-    found = drawn(write_report(write_run(tmp_path / "run")))
+    found = drawn(run_report(write_run(tmp_path / "run")))
     assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 8, "dev-loss": 8}
     assert found.open == {"hrl": 4, "lrl": 4}
+
+
+def test_both_directions_of_a_language_have_a_curve_and_fill_its_node(tmp_path: Path) -> None:
+    found = drawn(run_report(write_both_ways(tmp_path / "run")))
+    assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 7, "dev-loss": 8}
+    assert found.dashed == 4 + 2 + 4  # the directions out of eng, in the three charts of lines
+    assert (found.open, found.part) == ({"hrl": 2, "lrl": 1}, 1)  # eng-glg took no part
+    assert "eng-aze admitted" in found.text  # at the last round
+    assert "aze-eng" in found.text
+    assert "…" not in found.text
 
 
 def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     (tmp_path / "proportional").mkdir()
     (tmp_path / "proportional" / "scores.json").write_text((run / "scores.json").read_text())
-    found = drawn(write_report(run))
+    found = drawn(run_report(run))
     assert "proportional: BLEU of these systems" in found.text
     assert "glg joined: its HRLs-evaluated competence was 0.902, at or above the threshold of 0.9" in found.text
     for words in (
@@ -87,7 +101,7 @@ def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
 
 def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    plain = drawn(write_report(run)).text
+    plain = drawn(run_report(run)).text
     assert "off-target" not in plain
     assert "scorer" not in plain
     content = json.loads((run / "scores.json").read_text())
@@ -95,7 +109,7 @@ def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_
     content["languages"]["bel"] |= {"off_target_references": 0.05, "comet": 0.7125, "exact": 12.5}
     content["signature"]["scorers"] = {"comet": "comet.py", "exact": "exact.py"}
     (run / "scores.json").write_text(json.dumps(content))
-    text = drawn(write_report(run)).text.replace("\u00a0", " ")
+    text = drawn(run_report(run)).text.replace("\u00a0", " ")
     assert "BLEUchrFoff-targetcometexactdev loss" in text
     assert "12.5 % (4.0 %)0.7500–" in text
     assert "– (5.0 %)0.712512.50" in text
@@ -105,7 +119,7 @@ def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_
 
 def test_a_thousand_languages_can_be_drawn(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", "thousand", "max_steps=20000", "second_phase=18000")
-    found = drawn(write_report(run))
+    found = drawn(run_report(run))
     assert found.curves == {"competence": 1000, "hrls-competence": 900, "weights": 1000, "dev-loss": 1000}
 
 
@@ -119,18 +133,56 @@ def test_a_thousand_languages_can_be_drawn(tmp_path: Path) -> None:
 )
 def test_a_run_that_has_just_begun_says_what_is_not_there_yet(tmp_path: Path, first: list[dict[str, object]]) -> None:
     write_log(tmp_path, first)
-    found = drawn(write_report(tmp_path))
+    found = drawn(run_report(tmp_path))
     assert "No scores yet." in found.text
     assert "not stopped yet" in found.text
     assert ("No round measured yet." in found.text) == (not first)
 
 
 def test_nothing_that_a_run_s_files_say_is_executed(tmp_path: Path) -> None:
-    found = drawn(write_report(write_evil(tmp_path)))
+    found = drawn(run_report(write_evil(tmp_path)))
     assert "img" not in found.tags
     assert found.tags.count("script") == 2
     assert found.text.count(EVIL) > 8  # title, headline, summary, table, admissions, translations, settings
     assert "taken" not in found.text.replace(EVIL, "").replace(EVIL.replace("/", "\\"), "")
+
+
+HUGE = [1e308, -1e308, 1e99, -1e99, 1e-308, 10**400, 0.0]
+
+
+@pytest.mark.parametrize("threshold", [1e308, -1.0, 1e-300])
+def test_numbers_that_nobody_expects_do_not_break_the_page(tmp_path: Path, threshold: float) -> None:
+    run = write_run(tmp_path / "run")
+    names = ("tur", "rus", "por", "ces", "aze", "bel", "glg", "slk")
+    tables = ("dev_loss", "competence", "hrls_competence", "weights")
+    lines: list[dict[str, object]] = []
+    for i, step in enumerate((0, 1, 2**60, 10**400)):
+        numbers = {name: float(HUGE[(i + n) % 5]) for n, name in enumerate(names)}
+        lines.append({"event": "probe", "step": step, **dict.fromkeys(tables, numbers), "admitted": list(names[:5])})
+        lines.append({"event": "train", "step": step, "tokens": {"tur": 10**400}})
+    lines.append({"event": "admitted", "step": 1, "language": "bel", "hrls_competence": 1e308, "threshold": threshold})
+    lines.append({"event": "stopped", "step": 10**400, "reason": "", "best": 10**400})
+    write_log(run, lines)
+    content = json.loads((run / "scores.json").read_text())
+    for n, row in enumerate(content["languages"].values()):
+        row |= dict.fromkeys(("bleu", "chrf", "bleu_low", "bleu_high", "mine"), HUGE[n % 5])
+    content["signature"]["scorers"] = {"mine": "score.py"}
+    (run / "scores.json").write_text(json.dumps(content))
+    found = drawn(run_report(run))  # which also says that the console stayed empty
+    assert found.curves["dev-loss"] == 8
+    assert "NaN" not in found.text
+    assert "Infinity" not in found.text
+
+
+def test_a_whisker_does_not_reach_below_zero(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    content = json.loads((run / "scores.json").read_text())
+    for row in content["languages"].values():
+        row |= {"bleu": 0.4, "bleu_low": -0.3, "bleu_high": 1.1}
+    (run / "scores.json").write_text(json.dumps(content))
+    ends = re.findall(r'<line class="whisker" x1="([^"]*)%"', dom(run_report(run)))
+    assert len(ends) == 3 * 8
+    assert min(map(float, ends)) == 0
 
 
 def pressed(key: str, times: int, *, shift: bool) -> str:
@@ -139,7 +191,7 @@ def pressed(key: str, times: int, *, shift: bool) -> str:
 
 
 def test_arrow_keys_step_through_the_rounds(tmp_path: Path) -> None:
-    page = write_report(write_run(tmp_path / "run"))
+    page = run_report(write_run(tmp_path / "run"))
     # glg joins at 30,300, aze at 31,700, slk at 32,000, bel at 33,300: the last stop before bel is slk's.
     found = acting(page, pressed("ArrowLeft", 2, shift=True))
     assert (found.open, "step 32,000" in found.text) == ({"hrl": 4, "lrl": 3}, True)
@@ -152,7 +204,7 @@ def test_arrow_keys_step_through_the_rounds(tmp_path: Path) -> None:
 def test_pointing_at_a_chart_shows_its_moment_everywhere(tmp_path: Path) -> None:
     point = """const here = document.querySelector('#dev-loss svg'), box = here.getBoundingClientRect();
     here.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + 41, clientY: box.top + 50}));"""
-    found = acting(write_report(write_run(tmp_path / "run")), point)
+    found = acting(run_report(write_run(tmp_path / "run")), point)
     assert found.open == {"hrl": 4}  # close to the start nobody else had come
     leave = point + "here.dispatchEvent(new PointerEvent('pointerleave'))"
     assert acting(tmp_path / "run" / "report.html", leave).open == {"hrl": 4, "lrl": 4}
@@ -160,14 +212,14 @@ def test_pointing_at_a_chart_shows_its_moment_everywhere(tmp_path: Path) -> None
 
 def test_a_page_can_be_drawn_again_from_newer_data(tmp_path: Path) -> None:
     script = "const newer = JSON.parse(embedded.textContent); newer.name = 'newer'; draw(newer); draw(newer)"
-    found = acting(write_report(write_run(tmp_path / "run")), script)
+    found = acting(run_report(write_run(tmp_path / "run")), script)
     assert found.curves == {"competence": 8, "hrls-competence": 4, "weights": 8, "dev-loss": 8}
     assert found.tags.count("h1") == 1
 
 
 def test_a_page_drawn_again_stays_where_the_reader_left_it(tmp_path: Path) -> None:
     script = pressed("ArrowLeft", 2, shift=True) + "draw(JSON.parse(embedded.textContent))"
-    found = acting(write_report(write_run(tmp_path / "run")), script)
+    found = acting(run_report(write_run(tmp_path / "run")), script)
     assert found.open == {"hrl": 4, "lrl": 3}  # at slk's admission, as above
 
 
@@ -177,4 +229,4 @@ def test_the_graph_alone_is_drawn_before_the_first_round(tmp_path: Path) -> None
     shutil.copy(whole / "graph.json", tmp_path / "run" / "graph.json")
     lines = [{"event": "admitted", "step": 0, "language": lang, "reason": "high-resource"} for lang in ("tur", "rus")]
     write_lines(tmp_path / "run" / "log.jsonl", [json.dumps(line) for line in lines])
-    assert drawn(write_report(tmp_path / "run")).open == {"hrl": 2}
+    assert drawn(run_report(tmp_path / "run")).open == {"hrl": 2}

@@ -4,11 +4,11 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from made_study import PRIMARY, made_study
+from made_study import PRIMARY, made_study, typed
 from read_page import page_of
 
-from cclm.report.forest import forest
 from cclm.report.study import Study
+from cclm.report.study_claims import forest_plot
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -66,9 +66,22 @@ def test_without_primary_comparisons_all_are_exploratory() -> None:
     assert not any(mark.endswith("/first − second") for mark in page.strong)
 
 
+def test_of_two_arms_that_score_nothing_no_gain_is_excluded() -> None:
+    results = made_study(primary=[["ccl-m-avg", "tau-5"]])
+    for arm in ("ccl-m-avg", "tau-5"):
+        results["arms"][arm]["chrf"]["all"] = 0.01
+    for one in results["comparisons"]:
+        one["sentence"] = "no difference detected; gains above 0.00 can be excluded"
+    page = page_of(results)
+    assert "can be excluded" not in page.words
+    assert "ccl-m-avg and tau-5 both score 0.0 chrF: nothing follows from their difference." in page.words
+    results["arms"]["tau-5"]["chrf"]["all"] = 0.06
+    assert "can be excluded" in page_of(results).words
+
+
 def test_the_forest_plot_puts_every_mean_and_interval_where_it_belongs() -> None:
     results = made_study()
-    root = ElementTree.fromstring(forest(Study(results)))
+    root = ElementTree.fromstring(forest_plot(Study(typed(results))))
     shown = [one for one in results["comparisons"] if one["metric"] == "chrf" and one["over"] == "all"]
     ordered = [one for one in shown if one["primary"]] + [one for one in shown if not one["primary"]]
     diamonds = [path.attrib["d"] for path in root.iter(f"{SVG}path")]
@@ -90,7 +103,7 @@ def test_thirty_arms_with_long_names_fit() -> None:
     arms = [f"an-arm-with-a-name-that-goes-on-for-rather-long-{i}" for i in range(30)]
     results = made_study(arms=arms, primary=[[arms[1], arms[0]]])
     assert len(page_of(results).column("Table 1", "BLEU")) == 31
-    root = ElementTree.fromstring(forest(Study(results)))
+    root = ElementTree.fromstring(forest_plot(Study(typed(results))))
     labels = [one.text or "" for one in root.iter(f"{SVG}text")]
     pairs = [label for label in labels if "…" in label]
     assert len(set(pairs)) == 29  # cut short, and yet told apart

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from browser import dom, needs_browser
 from made_run import EVIL
-from made_study import made_study, made_sweep
+from made_study import made_study, made_sweep, typed
 
+from cclm.formats.sweep import Sweep
 from cclm.report.study_page import study_page
-from cclm.report.sweep_page import sweep_page
+from cclm.report.sweep import sweep_page
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
@@ -21,17 +22,19 @@ def drawn(tmp_path: Path, page: str) -> str:
 
 
 def test_a_study_is_drawn_without_a_complaint(tmp_path: Path) -> None:
-    found = drawn(tmp_path, study_page(made_study(failed=[("uniform", 2)])))
+    found = drawn(tmp_path, study_page(typed(made_study(failed=[("uniform", 2)]))))
     assert found.count("<table>") == 22
     assert "loss is not finite at step 310" in found
 
 
 def test_a_sweep_is_drawn_without_a_complaint(tmp_path: Path) -> None:
-    assert drawn(tmp_path, sweep_page(made_sweep())).count('class="figure"') == 2
+    assert drawn(tmp_path, sweep_page(Sweep.check(made_sweep(), "sweep.json"))).count('class="figure"') == 2
 
 
 def test_names_that_would_be_markup_stay_names(tmp_path: Path) -> None:
-    found = drawn(tmp_path, study_page(made_study(name=EVIL, arms=[EVIL, "uniform"], primary=[["uniform", EVIL]])))
+    found = drawn(
+        tmp_path, study_page(typed(made_study(name=EVIL, arms=[EVIL, "uniform"], primary=[["uniform", EVIL]])))
+    )
     assert "<title>taken" not in found
     assert "<img" not in found
 
@@ -40,7 +43,11 @@ def test_names_that_would_be_markup_stay_names(tmp_path: Path) -> None:
 def test_a_page_is_not_wider_than_a_phone(tmp_path: Path, page: str) -> None:
     """Tables and figures scroll by themselves: the page, in a frame as wide as a phone, does not."""
     long = [f"an-arm-with-a-name-that-goes-on-for-rather-long-{i}" for i in range(30)]
-    text = study_page(made_study(arms=long, primary=[long[:2]])) if page == "study" else sweep_page(made_sweep())
+    text = (
+        study_page(typed(made_study(arms=long, primary=[long[:2]])))
+        if page == "study"
+        else sweep_page(Sweep.check(made_sweep(), "sweep.json"))
+    )
     script = (
         "const e = this.contentDocument.documentElement; document.body.dataset.over = e.scrollWidth - e.clientWidth"
     )

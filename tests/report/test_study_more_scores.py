@@ -8,9 +8,10 @@ import pytest
 from made_study import HRLS, LRLS, made_study
 from read_page import page_of
 
-from cclm.report.study_files import read_study
+from cclm.errors import DataError
+from cclm.formats.study import StudyResults
+from cclm.report.document import digits_of
 from cclm.report.study_page import study_markdown
-from cclm.report.written import digits_of
 
 
 def scored(**options: Any) -> dict[str, Any]:
@@ -69,11 +70,11 @@ def test_without_them_nothing_is_said() -> None:
 def test_they_are_read_checked_and_told_in_markdown(tmp_path: Path) -> None:
     results = scored()
     (tmp_path / "results.json").write_text(json.dumps(results))
-    told = study_markdown(read_study(tmp_path))
+    told = study_markdown(StudyResults.read(tmp_path / "results.json"))
     assert "| the references | 4.0 % |" in told.replace("\u00a0", " ")
     results["arms"]["proportional"]["more_scores"]["comet"]["languages"]["aze"] = "much"
     (tmp_path / "results.json").write_text(json.dumps(results))
     with pytest.raises(
-        ValueError, match=r"arms.proportional.more_scores.comet.languages.aze: expected a finite number"
+        DataError, match=r"arms.proportional.more_scores.comet.languages.aze: expected a valid number, got 'much'"
     ):
-        read_study(tmp_path)
+        StudyResults.read(tmp_path / "results.json")

@@ -6,12 +6,12 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
-from made_study import HRLS, LRLS, made_study
+from made_study import HRLS, LRLS, made_study, typed
 from read_page import page_of
 
-from cclm.report.forest import forest
+from cclm.formats.study import StudyResults
 from cclm.report.study import Study
-from cclm.report.study_files import read_study
+from cclm.report.study_claims import forest_plot
 from cclm.report.study_page import study_markdown
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -61,7 +61,7 @@ def test_no_arm_is_marked_as_better_for_one_seeds_sake() -> None:
 
 def test_the_forest_plot_has_the_intervals() -> None:
     results = one_seed()
-    root = ElementTree.fromstring(forest(Study(results)))
+    root = ElementTree.fromstring(forest_plot(Study(typed(results))))
     lines = [one for one in root.iter(f"{SVG}line") if one.attrib["y1"] == one.attrib["y2"]]
     shown = [one for one in results["comparisons"] if one["metric"] == "chrf" and one["over"] == "all"]
     assert len(lines) == len(shown)
@@ -82,6 +82,6 @@ def test_each_language_has_its_difference_and_its_mark() -> None:
 
 def test_what_was_written_is_read_and_told_in_markdown(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(json.dumps(one_seed()))
-    told = study_markdown(read_study(tmp_path))
+    told = study_markdown(StudyResults.read(tmp_path / "results.json"))
     assert "### chrF of each language, first − second" in told
     assert r"+0.40\*\*" in told

@@ -4,12 +4,13 @@ import re
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
+import pytest
 from made_run import EVIL
-from made_study import HRLS, LRLS, made_study
+from made_study import HRLS, LRLS, made_study, typed
 from read_page import finished, page_of
 
-from cclm.report.forest import forest
 from cclm.report.study import Study
+from cclm.report.study_claims import forest_plot
 from cclm.report.study_page import study_markdown, study_page
 
 
@@ -69,6 +70,15 @@ def test_failed_trials_are_named_with_their_reason() -> None:
     assert "Failed trials" not in page_of(made_study()).tables
 
 
+def test_a_reason_of_several_lines_is_shown_from_its_first_line_on() -> None:
+    results = made_study(failed=[("uniform", 2)])
+    failed = next(trial for trial in results["trials"] if trial["state"] == "failed")
+    failed["why"] = "the run was begun with other settings:\n  training.max_steps: 10, now 20"
+    why = page_of(results).column("Failed trials", "why")["uniform"]
+    assert why.split() == failed["why"].split()
+    assert "the run was begun with other settings: training.max" in study_markdown(typed(results)).replace("\\_", "_")
+
+
 def test_an_arm_without_any_finished_trial_has_dashes() -> None:
     results = made_study(failed=[("uniform", seed) for seed in (1, 2, 3, 4, 5)])
     page = page_of(results)
@@ -81,7 +91,7 @@ def test_a_study_of_which_nothing_finished_still_has_a_page() -> None:
     results = made_study(arms=["uniform"], seeds=[1], failed=[("uniform", 1), ("bitext", 1)], primary=[["a", "b"]])
     page = page_of(results)
     assert "No trial has finished" in page.words
-    assert "not to be had from the trials that finished: a − b." in page.words
+    assert "impossible with the trials that finished: a − b." in page.words
     assert "Nothing to compare" in page.words
 
 
@@ -104,15 +114,32 @@ def test_nothing_that_the_results_say_becomes_markup() -> None:
     assert "script" not in page.tags
     assert "img" not in page.tags
     assert page.words.count(EVIL) > 20
-    markdown = study_markdown(evil_study())
+    markdown = study_markdown(typed(evil_study()))
     assert "<script" not in markdown
     assert "<img" not in markdown
-    ElementTree.fromstring(forest(Study(evil_study())))
+    ElementTree.fromstring(forest_plot(Study(typed(evil_study()))))
+
+
+@pytest.mark.parametrize("huge", [1e308, -1e308, 1e-300])
+def test_numbers_that_nobody_expects_do_not_break_the_page(huge: float) -> None:
+    results = made_study(tuned=True)
+    for trial in results["trials"]:
+        for i, row in enumerate(trial["scores"]["languages"].values()):
+            row |= {"bleu": huge, "chrf": huge * (-1) ** i}
+        trial |= {"macro": huge, "weighted": huge} if trial["arm"] != "bitext" else {}
+    for arm in results["arms"].values():
+        arm["bleu"] = arm["chrf"] = dict.fromkeys(("all", "hrl", "lrl", "worst"), huge)
+        arm["more_scores"] = {"mine": {"all": huge, "languages": dict.fromkeys((*LRLS, *HRLS), huge)}}
+    for i, one in enumerate(results["comparisons"]):
+        one |= {"mean": huge, "low": -1e308, "high": 1e308, "differences": {"1": huge, "2": huge * (-1) ** i}}
+    page = page_of(results)
+    assert len(page.column("Table 1", "BLEU")["uniform"]) < 30
+    ElementTree.fromstring(forest_plot(Study(typed(results))))
 
 
 def test_markdown_says_the_same_as_the_page() -> None:
     results = made_study()
-    text, page = study_markdown(results), page_of(results)
+    text, page = study_markdown(typed(results)), page_of(results)
     assert re.findall(r"^### (.*)$", text, flags=re.MULTILINE) == [
         caption.replace("*", r"\*") for caption in page.tables
     ]
@@ -121,8 +148,8 @@ def test_markdown_says_the_same_as_the_page() -> None:
     bare = [[re.sub(r"[*\\]", "", cell) for cell in row] for row in rows]
     assert bare == [[cell.replace("\u00a0", " ") for cell in row] for row in shown]
     assert "forest.svg" not in text
-    assert "](pictures/forest.svg)" in study_markdown(results, pictures="pictures")
+    assert "](pictures/forest.svg)" in study_markdown(typed(results), pictures="pictures")
 
 
 def test_the_page_is_equal_to_the_byte_for_equal_results() -> None:
-    assert study_page(made_study()) == study_page(made_study())
+    assert study_page(typed(made_study())) == study_page(typed(made_study()))

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from made_study import HRLS, LRLS, PRIMARY, made_study, score
+from made_study import HRLS, LRLS, PRIMARY, made_study, score, typed
 from read_page import finished, page_of
 
 from cclm.paper import tables
@@ -117,7 +117,7 @@ def test_tasks_between_a_language_and_the_pivot_are_on_the_side_of_their_languag
         trial["scores"]["languages"] = {f"{lang}-eng": rows[lang] for lang in rows} | {
             f"eng-{lang}": rows[lang] for lang in rows
         }
-    study = Study(results)
+    study = Study(typed(results))
     assert study.languages[:8] == [f"{lang}-eng" for lang in LRLS] + [f"eng-{lang}" for lang in LRLS]
     wanted = [
         np.mean([trial["scores"]["languages"][f"eng-{lang}"]["bleu"] for lang in HRLS])

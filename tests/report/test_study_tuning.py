@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from made_run import EVIL
-from made_study import made_study
+from made_study import made_study, typed
 from read_page import page_of
 
-from cclm.report.study_files import read_study
+from cclm.errors import DataError
+from cclm.formats.study import StudyResults
 from cclm.report.study_page import study_markdown
 
 HEAD = ["arm", "key", "value", "macro dev loss", "weighted", "outcome"]
@@ -37,10 +38,10 @@ def test_it_says_what_the_choice_rests_on_and_what_it_cost() -> None:
 
 
 def test_markdown_has_the_same_section_and_a_study_that_tunes_nothing_has_none() -> None:
-    text = study_markdown(made_study(tuned=True))
+    text = study_markdown(typed(made_study(tuned=True)))
     assert "## What was tuned" in text
     assert "| ccl-m-avg | curriculum.threshold | **0.85** | **4.200** | 3.800 | chosen |" in text
-    assert "tuned" not in study_markdown(made_study())
+    assert "tuned" not in study_markdown(typed(made_study()))
     assert "Tuning" not in page_of(made_study()).tables
 
 
@@ -51,16 +52,14 @@ def test_nothing_in_it_becomes_markup() -> None:
     page = page_of(results)
     assert "script" not in page.tags
     assert page.words.count(EVIL) == 4
-    assert "<script" not in study_markdown(results)
+    assert "<script" not in study_markdown(typed(results))
 
 
 def test_it_is_read_and_refused_where_it_has_another_shape(tmp_path: Path) -> None:
     results = made_study(tuned=True)
     (tmp_path / "results.json").write_text(json.dumps(results))
-    assert read_study(tmp_path) == results
+    assert StudyResults.read(tmp_path / "results.json") == typed(results)
     results["tuning"]["arms"]["tau-5"]["tries"][1]["macro"] = "low"
     (tmp_path / "results.json").write_text(json.dumps(results))
-    with pytest.raises(
-        ValueError, match=r"tuning\.arms\.tau-5\.tries\[1\]\.macro: expected a finite number, got 'low'"
-    ):
-        read_study(tmp_path)
+    with pytest.raises(DataError, match=r"tuning\.arms\.tau-5\.tries\[1\]\.macro: expected a valid number, got 'low'"):
+        StudyResults.read(tmp_path / "results.json")

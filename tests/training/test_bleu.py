@@ -13,10 +13,10 @@ from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
 from cclm.errors import Interrupted, TrainingError
 from cclm.evaluation.dev_bleu import DevBleu
-from cclm.evaluation.evaluate import run_translate
+from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_recipe
 from cclm.model.transformer import Transformer
-from cclm.training.session import shape_of, train
+from cclm.training.session import Options, shape_of, train
 
 GRAPH = LanguageGraph(
     ["tur", "por"], ["aze", "glg"], {"aze": {"tur": 0.5, "por": 0.1}, "glg": {"tur": 0.1, "por": 0.6}}
@@ -46,11 +46,11 @@ def test_the_bleu_of_a_validation_is_sacrebleus_of_the_written_translations(
         f"data.direction={direction}", "translation.beam=3", "translation.length_penalty=0.6",
     )  # fmt: skip
     run = folder / "work" / "runs" / direction
-    train(settings, data, GRAPH, BENCHMARK, run, bleu=DevBleu(settings, data, run))
+    train(settings, data, GRAPH, BENCHMARK, run, Options(bleu=DevBleu(settings, data, run)))
     assert not (run / "ctranslate2-dev").exists()
     best = events(run, "stopped")[0]["best"]
     logged = next(event for event in events(run, "validation") if event["step"] == best)
-    run_translate(run, "dev")  # with the best checkpoint
+    Evaluation(run, "dev").translate()  # with the best checkpoint
     for lang in LANGUAGES:
         stem = "dev." + (f"{lang}-eng" if direction == "many-to-one" else f"eng-{lang}")
         found, references = (
@@ -82,7 +82,7 @@ def test_stopping_looks_at_the_admitted_languages_and_selection_at_all(folder: P
         scores(14, 9), scores(15, 9), scores(15, 9), scores(14, 9.5),
     )  # fmt: skip
     run = folder / "play"
-    assert train(settings, data, GRAPH, BENCHMARK, run, bleu=play) == "no better in 2 validations"
+    assert train(settings, data, GRAPH, BENCHMARK, run, Options(bleu=play)) == "no better in 2 validations"
     assert [event["step"] for event in events(run, "phase")] == [4]
     (stopped,) = events(run, "stopped")
     assert stopped["step"] == 8  # after the admissions the best is that of step 6: 12
@@ -95,7 +95,9 @@ def test_bleu_is_logged_and_decides_nothing_where_it_is_only_asked_for(folder: P
     plain = folder / "plain"
     train(recipe(folder), data, GRAPH, BENCHMARK, plain)
     run = folder / "asked"
-    train(recipe(folder, "training.bleu=true"), data, GRAPH, BENCHMARK, run, bleu=scripted(*[scores(9, 9)] * 2))
+    train(
+        recipe(folder, "training.bleu=true"), data, GRAPH, BENCHMARK, run, Options(bleu=scripted(*[scores(9, 9)] * 2))
+    )
     without = [{k: v for k, v in event.items() if "bleu" not in k} for event in events(run)]
     assert without == events(plain)
     assert [event["bleu"] for event in events(run, "validation")] == [scores(9, 9)] * 2
@@ -105,10 +107,10 @@ def test_the_beam_belongs_to_a_run_that_measures_bleu(folder: Path, data: Prepar
     train(recipe(folder, "name=a"), data, GRAPH, BENCHMARK, folder / "a")
     train(recipe(folder, "name=a", "translation.beam=3"), data, GRAPH, BENCHMARK, folder / "a")
     bleu = scripted(*[scores(9, 9)] * 2)
-    train(recipe(folder, "name=b", "training.bleu=true"), data, GRAPH, BENCHMARK, folder / "b", bleu=bleu)
+    train(recipe(folder, "name=b", "training.bleu=true"), data, GRAPH, BENCHMARK, folder / "b", Options(bleu=bleu))
     changed = recipe(folder, "name=b", "training.bleu=true", "translation.beam=3")
     with pytest.raises(TrainingError, match=r"recipe\.translation\.beam: 5 -> 3"):
-        train(changed, data, GRAPH, BENCHMARK, folder / "b", bleu=bleu)
+        train(changed, data, GRAPH, BENCHMARK, folder / "b", Options(bleu=bleu))
 
 
 @pytest.mark.parametrize("change", ["training.bleu=true", "training.stop_on=bleu", "training.select_on=bleu"])

@@ -5,18 +5,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small_recipe import prepared, recipe
 from terminal import Terminal, on_a_terminal
 
-from cclm.training.console import Telling, duration
-from cclm.training.progress import Progress
-from cclm.training.table import fitting
+from cclm.formats.checkpoint import Progress, SinceShown
+from cclm.formats.log import PerLanguage, Probe, Train
+from cclm.training.console import Shown, TrainingConsole, duration, fitting
 
-FACTS: dict[str, Any] = {"loss": 4.313, "learning_rate": 2e-4, "tokens": {"tur": 600, "aze": 400}}
-TOLD: dict[str, Any] = {"weights": {"tur": 1.0}, "competence": {}, "hrls_competence": {}, "dev_loss": {}}
+
+def trained(step: int, tokens: dict[str, int] | None = None) -> Train:
+    counted = {"tur": 600, "aze": 400} if tokens is None else tokens
+    return Train(step=step, loss=4.313, learning_rate=2e-4, tokens=counted)
 
 
 class Clock:
@@ -27,32 +28,32 @@ class Clock:
         monkeypatch.setattr("time.monotonic", lambda: self.now)
 
 
-def telling(progress: Progress, max_steps: int, timing: Path | None = None) -> Telling:
-    return Telling(
-        "x", progress, TOLD, max_steps=max_steps, batches={"tur": 10, "aze": 2}, threshold=None, timing=timing
-    )
+def console(progress: Progress, max_steps: int, timing: Path | None = None) -> TrainingConsole:
+    shown = Shown("x", max_steps, {"tur": 10, "aze": 2})
+    return TrainingConsole(shown, progress, Probe(step=0, weights={"tur": 1.0}), timing=timing)
 
 
-def test_the_time_left_is_that_of_the_steps_really_made(
+def test_the_time_left_follows_the_speed_since_this_process_began(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock(monkeypatch)
-    tell = telling(Progress(step=70, shown={"tokens": {"tur": 250}}), max_steps=400)  # it goes on from step 70
+    progress = Progress(step=70, shown=SinceShown(tokens={"tur": 250}))  # resumed at step 70
+    display = console(progress, max_steps=400)
     clock.now += 60
-    tell.trained(100, FACTS)  # 30 steps in 60 s, so 600 s for 300; of the 1,000 tokens 250 are not of this process
+    display.trained(trained(100))  # 30 steps in 60 s, so 600 s for 300; of the 1,000 tokens 250 are not of this process
     clock.now += 40
-    tell.trained(150, FACTS)  # 80 steps in 100 s, so 312.5 s for 250
+    display.trained(trained(150))  # 80 steps in 100 s, so 312.5 s for 250
     first, second = capfd.readouterr().err.splitlines()
     assert first == "x  step 100/400  loss 4.313  lr 2.0e-04  12 tokens/s  10 min left"
     assert second == "x  step 150/400  loss 4.313  lr 2.0e-04  25 tokens/s  5 min left"
 
 
-def test_no_steps_no_tokens_and_no_time_are_told_too(
+def test_a_process_that_made_no_step_yet_shows_no_time(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     Clock(monkeypatch)
-    tell = telling(Progress(step=50), max_steps=400)  # it was stopped between step 50 and its line
-    tell.trained(50, FACTS | {"tokens": {}})
+    display = console(Progress(step=50), max_steps=400)  # it was stopped between step 50 and its line
+    display.trained(trained(50, tokens={}))
     assert capfd.readouterr().err == "x  step 50/400  loss 4.313  lr 2.0e-04  0 tokens/s  time unknown\n"
 
 
@@ -60,45 +61,43 @@ def test_no_steps_no_tokens_and_no_time_are_told_too(
     ("seconds", "said"),
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3540, "59 min"), (11_100, "3 h 05 min"), (100_000, "1 d 3 h")],
 )
-def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
+def test_a_duration_has_at_most_two_units(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
 def test_of_too_many_languages_those_nearest_to_admission_and_those_drawn_most_are_shown() -> None:
     hrls, lrls = [f"h{i}" for i in range(10)], [f"l{i}" for i in range(90)]
-    told = {
-        "weights": {hrl: (i + 1) / 55 for i, hrl in enumerate(hrls)},
-        "hrls_competence": {lrl: ((i * 37) % 90) / 90 for i, lrl in enumerate(lrls)},
-    }
-    shown = fitting([*hrls, *lrls], told, 10)
-    near = sorted(lrls, key=lambda lrl: -told["hrls_competence"][lrl])[:5]
-    assert shown == [*hrls[5:], *sorted(near, key=lambda lrl: int(lrl[1:]))]  # in the order of the recipe
-    assert fitting([*hrls, *lrls], told, 20) == [lang for lang in (*hrls, *lrls) if lang in fitted(told, 10)]
-    assert fitting([*hrls, *lrls], told, 100) == [*hrls, *lrls]
+    weights: PerLanguage = {hrl: (i + 1) / 55 for i, hrl in enumerate(hrls)}
+    ready = {lrl: ((i * 37) % 90) / 90 for i, lrl in enumerate(lrls)}
+    nearest = sorted(lrls, key=lambda lrl: -ready[lrl])
 
+    def shown(rows: int) -> list[str]:
+        return fitting([*hrls, *lrls], weights, {**ready}, rows)
 
-def fitted(told: dict[str, Any], lrls: int) -> set[str]:
-    near = sorted(told["hrls_competence"], key=lambda lrl: -told["hrls_competence"][lrl])[:lrls]
-    return {*told["weights"], *near}
+    assert shown(10) == [*hrls[5:], *(lrl for lrl in lrls if lrl in nearest[:5])]  # in the order of the recipe
+    assert shown(20) == [*hrls, *(lrl for lrl in lrls if lrl in nearest[:10])]
+    assert shown(100) == [*hrls, *lrls]
 
 
 MANY = """
-from cclm.training.progress import Progress
-from cclm.training.console import Telling
+from cclm.formats.checkpoint import Progress
+from cclm.formats.log import Probe, Train
+from cclm.training.console import Shown, TrainingConsole
 names = [f"lang-{i:02}" for i in range(100)]
-told = {
-    "weights": {name: 1 / 30 for name in names[:30]},
-    "competence": {name: 0.5 for name in names},
-    "hrls_competence": {name: i / 200 for i, name in enumerate(names[30:])},
-    "dev_loss": {name: 6.25 for name in names},
-}
-batches, progress = dict.fromkeys(names, 4), Progress(counters=dict.fromkeys(names, 6))
-with Telling("x", progress, told, max_steps=10**6, batches=batches, threshold=0.8, timing=None) as tell:
+probe = Probe(
+    step=0,
+    weights={name: 1 / 30 for name in names[:30]},
+    competence={name: 0.5 for name in names},
+    hrls_competence={name: i / 200 for i, name in enumerate(names[30:])},
+    dev_loss={name: 6.25 for name in names},
+)
+shown = Shown("x", 10**6, dict.fromkeys(names, 4), 0.8)
+with TrainingConsole(shown, Progress(counters=dict.fromkeys(names, 6)), probe, timing=None) as console:
     for step in range(50, 2050, 50):
-        tell.trained(step, {"loss": 4.313, "learning_rate": 2e-4, "tokens": {"lang-00": 123456}})
-        tell.probed(step, told, progress)
+        console.trained(Train(step=step, loss=4.313, learning_rate=2e-4, tokens={"lang-00": 123456}))
+        console.probed(probe)
         if step % 500 == 0:
-            tell.admitted(step, "lang-30", "it is ready")
+            console.admitted(step, "lang-30", "it is ready")
 """
 
 
@@ -143,14 +142,14 @@ def test_a_training_on_a_terminal_shows_its_languages(columns: int, tmp_path: Pa
 
 UNHEARD = """
 import sys
-from cclm.training.progress import Progress
-from cclm.training.console import Telling
-told = {"weights": {"tur": 1.0}, "competence": {}, "hrls_competence": {}, "dev_loss": {}}
-sys.stdin.readline()  # until nobody listens any more
-with Telling("x", Progress(), told, max_steps=9, batches={"tur": 1}, threshold=None, timing=None) as tell:
+from cclm.formats.checkpoint import Progress
+from cclm.formats.log import Probe, Train
+from cclm.training.console import Shown, TrainingConsole
+sys.stdin.readline()  # until nobody reads any more
+with TrainingConsole(Shown("x", 9, {"tur": 1}), Progress(), Probe(step=0, weights={"tur": 1}), timing=None) as console:
     for step in range(3):
-        tell.trained(step, {"loss": 1.0, "learning_rate": 1.0, "tokens": {}})
-        tell.say("still there")
+        console.trained(Train(step=step, loss=1.0, learning_rate=1.0))
+        console.print("still there")
 print("trained")
 """
 
@@ -164,12 +163,12 @@ def test_a_reader_that_is_gone_does_not_stop_a_training() -> None:
         assert process.communicate("\n")[0] == "trained\n"
 
 
-def test_a_full_disk_takes_the_times_and_not_the_training(capfd: pytest.CaptureFixture[str]) -> None:
-    with telling(Progress(), 400, timing=Path("/dev/full")) as tell:
-        tell.trained(50, FACTS)
-        tell.say("still there")
+def test_a_full_disk_ends_timing_jsonl_and_not_the_training(capfd: pytest.CaptureFixture[str]) -> None:
+    with console(Progress(), 400, timing=Path("/dev/full")) as display:
+        display.trained(trained(50))
+        display.print("still there")
     told = capfd.readouterr().err
-    assert told.count("timing.jsonl: No space left on device; times are no longer kept") == 1
+    assert told.count("timing.jsonl: No space left on device; times are no longer recorded") == 1
     assert told.endswith("still there\n")
 
 

@@ -110,7 +110,7 @@ def test_a_training_multiplies_so_forward_and_backward_and_says_so(
     with Seen() as seen:
         trained(folder, data, f"emulated-{without}", "training.precision=bf16", "training.max_steps=1")
     assert seen.types == types
-    said = "bf16 is emulated: this processor multiplies in fp32, and rounds" in capsys.readouterr().err
+    said = "bf16 is emulated: this processor multiplies in fp32 and rounds" in capsys.readouterr().err
     assert said == without
 
 
@@ -152,3 +152,14 @@ def test_a_gradient_that_never_is_finite_ends_the_run_at_the_least_scale(
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda parameters, norm: torch.tensor(torch.inf))
     with pytest.raises(TrainingError, match="step 26: loss or gradient not finite in 10 steps in a row"):
         trained(folder, data, "never", "training.precision=fp16", "training.max_steps=100")  # 16 halvings, then 10
+
+
+def test_a_device_that_is_not_there_is_refused_before_training_starts(folder: Path, data: Prepared) -> None:
+    with pytest.raises(TrainingError, match=r"training\.device 'toaster' cannot be used here"):
+        train(recipe(folder, "training.device=toaster"), data, GRAPH, BENCHMARK, folder / "never")
+    assert not (folder / "never" / "log.jsonl").exists()
+
+
+def test_a_device_can_be_left_to_the_machine(folder: Path, data: Prepared) -> None:
+    settings = recipe(folder, "training.device=auto", "training.max_steps=2", "training.validate_every=2")
+    assert train(settings, data, GRAPH, BENCHMARK, folder / "auto") == "all steps are done"

@@ -9,8 +9,8 @@ from small_recipe import BENCHMARK, GRAPH, events, prepared, recipe
 
 from cclm.data.prepared import Prepared
 from cclm.recipe.schema import Recipe
-from cclm.training.manifest import origin_of
-from cclm.training.session import train
+from cclm.training.directory import origin_of
+from cclm.training.session import Options, train
 
 COMPARED = ("model.safetensors", "optimizer.safetensors", "curriculum.json", "progress.json")
 GATES = [(aggregate, threshold) for aggregate in ("max", "avg") for threshold in (0.2, 0.3, 0.31, 0.4, 9.0)]
@@ -43,11 +43,11 @@ def train_tree(gates: dict[str, Recipe], data: Prepared, runs: Path) -> int:
     while waiting := [name for name in gates if name not in trained and (not trained or (runs / name).exists())]:
         name = waiting[-1] if trained else waiting[0]  # those who left last go on first: nobody may depend on the order
         others = {other: settings for other, settings in gates.items() if other != name}
-        train(gates[name], data, GRAPH, BENCHMARK, runs / name, followers=others)
+        train(gates[name], data, GRAPH, BENCHMARK, runs / name, Options(forks=others))
         trained.add(name)
         origin = origin_of(runs / name)
-        if not origin.get("same"):
-            steps += events(runs / name, "stopped")[0]["step"] - origin.get("step", 0)
+        if not (origin and origin.same):
+            steps += events(runs / name, "stopped")[0]["step"] - ((origin and origin.step) or 0)
     assert trained == set(gates)
     return steps
 
@@ -93,7 +93,9 @@ def compare(gates: dict[str, Recipe], data: Prepared, folder: Path) -> None:
 def test_a_run_that_never_parts_is_the_same_training(folder: Path, data: Prepared) -> None:
     gates = {name: settings for name, settings in gated(folder).items() if name in ("max-9.0", "avg-9.0")}
     assert train_tree(gates, data, folder / "same") == 20
-    assert origin_of(folder / "same" / "avg-9.0") == {"from": "max-9.0", "step": None, "same": True}
-    assert origin_of(folder / "same" / "max-9.0") == {}
+    origin = origin_of(folder / "same" / "avg-9.0")
+    assert origin is not None
+    assert (origin.run, origin.step, origin.same) == ("max-9.0", None, True)
+    assert origin_of(folder / "same" / "max-9.0") is None
     for name in gates:
         assert {path.name for path in (folder / "same" / name).iterdir()} >= {"made_from.json", "config.yaml"}

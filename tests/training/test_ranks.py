@@ -361,4 +361,4 @@ def assert_ended_apart(processes: list["subprocess.Popen[str]"]) -> None:
     (code, said), (other, _) = (ended(process, within=end - time.monotonic()) for process in processes)
     assert (code, other) == (1, 1)
     assert "cclm: rank 0: another rank is gone or does not answer" in said
-    assert "the same command goes on from it" in said
+    assert "the same command resumes from it" in said

@@ -15,6 +15,7 @@ from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import PAD
 from cclm.model.transformer import Transformer
 from cclm.rng import key, uniform
+from cclm.training.dev_loss import Measuring
 from cclm.training.device import device_of
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards, cosine
@@ -68,16 +69,8 @@ def rewards(
     ranks: Ranks = ALONE,
     sentences: int = SENTENCES,
 ) -> Rewards:
-    return Rewards(
-        *sets,
-        seed=SEED,
-        smoothing=SMOOTHING,
-        sentences=sentences,
-        once=once,
-        device=device_of("cpu", "fp32"),
-        poll=lambda: None,
-        ranks=ranks,
-    )
+    how = Measuring(SEED, SMOOTHING, device_of("cpu", "fp32"), poll=lambda: None, ranks=ranks)
+    return Rewards(*sets, how, sentences=sentences, once=once)
 
 
 def by_hand(model: TwoParameters, batches: Batches, *purpose: str) -> np.ndarray:

@@ -16,7 +16,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
-from cclm.training.session import train
+from cclm.formats.log import Train, Validation
+from cclm.training.session import Options, train
 from cclm.training.tensorboard import TensorBoard
 
 GRAPH = LanguageGraph(
@@ -37,7 +38,7 @@ def data(folder: Path) -> Prepared:
 
 
 def trained(folder: Path, data: Prepared, name: str, *changes: str, tensorboard: bool = True) -> Path:
-    train(recipe(folder, *changes), data, GRAPH, BENCHMARK, folder / name, tensorboard=tensorboard)
+    train(recipe(folder, *changes), data, GRAPH, BENCHMARK, folder / name, Options(tensorboard=tensorboard))
     return folder / name
 
 
@@ -120,7 +121,7 @@ def test_a_run_that_goes_on_with_tensorboard_is_drawn_from_its_start(folder: Pat
 def test_a_number_that_is_none_is_nan(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("")
     board = TensorBoard(tmp_path, 0, pytest.fail)
-    board.follow("validation", 1, {"dev_loss": {"aze": None, "tur": 4.0}, "bleu": {"aze": 7.5}, "mean_bleu": 7.5})
+    board.write(Validation(step=1, dev_loss={"aze": None, "tur": 4.0}, bleu={"aze": 7.5}, mean_bleu=7.5))
     board.close()
     curves = drawn(tmp_path)
     assert math.isnan(curves["validation_dev_loss/aze"][0][1])
@@ -143,12 +144,12 @@ def test_a_full_disk_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("")
     told: list[str] = []
     board = TensorBoard(tmp_path, 0, told.append)
-    board.follow("train", 1, {"loss": 4.0})
+    board.write(Train(step=1, loss=4.0))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))  # no file may grow beyond 200 bytes
     try:
         for step in range(2, 20):
-            board.follow("train", step, {"loss": 4.0})
+            board.write(Train(step=step, loss=4.0))
         board.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -161,9 +162,10 @@ PROGRAM = """
 import sys
 sys.modules["tensorboard"] = None  # as if it were not installed
 from pathlib import Path
+from cclm.formats.log import Train
 from cclm.training.tensorboard import TensorBoard
 board = TensorBoard(Path(sys.argv[1]), 0, print)
-board.follow("train", 1, {"loss": 4.0})
+board.write(Train(step=1, loss=4.0))
 board.close()
 """
 

@@ -45,8 +45,10 @@ def _facts(stage: Planned) -> dict[str, object]:
 
 def _description(stage: Planned) -> str:
     if not stage.to_do:
-        return "nothing to do"
+        return f"nothing to do: {stage.current} is reused" if stage.current else "nothing to do"
+    kept = f"; no longer used, and kept: {stage.current}" if stage.current else ""
     if not stage.cost.models:
-        return "would be done"
+        return f"would be done{kept}"
     models = f"{stage.cost.models} bitext models, " if stage.name == "benchmark" else ""
-    return f"would train: {models}at most {stage.cost.steps:,} steps, {stage.cost.target_tokens:,} target tokens"
+    tokens = f"{stage.cost.target_tokens:,} target tokens"
+    return f"would train: {models}at most {stage.cost.steps:,} steps, {tokens}{kept}"

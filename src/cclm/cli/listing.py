@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cclm.training.directory import is_bitext
+from cclm.training.directory import is_bitext, recipe_of
 from cclm.training.lock import owner_of
 from cclm.training.provenance import newest_checkpoint, progress_of
 
 SIGNS = ("made_from.json", "config.yaml", "log.jsonl", "checkpoints")
 """A folder with any two of these is a run, even if it is damaged."""
+SKIPPED = ("prepared", "cache")
+"""Folders of a work folder that hold no runs of their own; bitext models in the cache are reached by their link."""
 HEADS = ("run", "state", "step", "best", "dev loss", "BLEU", "HRL", "LRL")
 
 
@@ -39,7 +41,10 @@ def runs_below(folder: Path) -> Iterator[Path]:
             yield Path(place)
         elif is_bitext(Path(place)):
             yield Path(place)
-        folders[:] = sorted(name for name in folders if name != "prepared" and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
+        for name in folders:
+            if is_bitext(link := Path(place) / name) and link.is_symlink():  # into the cache: os.walk stops there
+                yield from runs_below(link)
 
 
 def standing(run: Path) -> dict[str, Any]:
@@ -51,11 +56,10 @@ def standing(run: Path) -> dict[str, Any]:
 
 
 def _standing(run: Path) -> dict[str, Any]:
-    training = json.loads((run / "config.yaml").read_text(encoding="utf-8"))["training"]
     newest, owner = newest_checkpoint(run), owner_of(run)
     progress = progress_of(newest) if newest else None
     facts: dict[str, Any] = {"state": "interrupted", "reason": None if newest else "before its first checkpoint"}
-    facts |= {"step": progress.step if progress else 0, "max_steps": int(training["max_steps"])}
+    facts |= {"step": progress.step if progress else 0, "max_steps": recipe_of(run).training.max_steps}
     if owner:
         facts |= {"state": "running", "reason": f"{owner.pid}@{owner.host}"}
         facts["step"] = next((event["step"] for event in _events_from_the_end(run)), 0)

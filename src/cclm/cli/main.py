@@ -1,11 +1,15 @@
 """The entry point: every command, and what becomes of errors. Exit codes: 0 done, 1 failed, 2 wrong usage or settings,
 130 and 143 after SIGINT and SIGTERM."""
 
+import io
 import signal
 import sys
+import warnings
+from typing import Any
 
 import click
 
+from cclm.atomic import name_write_errors
 from cclm.cli import recipe_commands, run_commands, standalone_commands  # noqa: F401 (they add themselves to the group)
 from cclm.cli.group import cli
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
@@ -17,8 +21,12 @@ TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "j
 def main() -> None:
     """The `cclm` command: errors that a user can mend are told in a line or two, without a traceback."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves by the same door as an error: files are cleaned up
+    _name_stdout()
+    warnings.formatwarning = lambda message, *_, **__: f"cclm: warning: {message}\n"  # without our source line
     try:
         cli.main(prog_name="cclm", standalone_mode=False)
+        if sys.stdout:  # None where it was closed
+            sys.stdout.flush()  # here and not at exit, where an error could not be told
     except ConfigError as error:
         _end(str(error), 2)
     except (DataError, TrainingError) as error:
@@ -29,13 +37,12 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except OSError as error:
-        if error.filename is None:
-            raise
-        _end(f"{error.filename}: {error.strerror}", 1)
+        _end(f"{error.filename}: {error.strerror or error}" if error.filename else str(error), 1)
     except ModuleNotFoundError as error:
-        if error.name not in TRAIN:
+        package = (error.name or "").partition(".")[0]
+        if package not in TRAIN:
             raise
-        _end(f"this command needs {error.name}: pip install 'ccl-m[train]'", 1)
+        _end(f"this command needs {package}: pip install 'ccl-m[train]'", 1)
     except (KeyboardInterrupt, click.Abort):
         _end("interrupted", 130)
 
@@ -43,6 +50,34 @@ def main() -> None:
 def _end(message: str, code: int) -> None:
     click.echo(f"cclm: {message}", err=True)
     sys.exit(code)
+
+
+class _Stdout(io.FileIO):
+    """Standard output, whose errors say so: those of a full disk come without a name."""
+
+    failed = False
+
+    def write(self, data: Any) -> int:  # bytes, or what can be read as such
+        """Writes, or discards what comes after an error: Python writes the rest of its buffer at exit."""
+        if self.failed:
+            return len(data)
+        try:
+            with name_write_errors("standard output"):
+                return super().write(data)
+        except OSError:
+            self.failed = True
+            raise
+
+
+def _name_stdout() -> None:
+    """Replaces sys.stdout by the same stream with `_Stdout` below it, unless something else has replaced it."""
+    old = sys.__stdout__
+    if old is None or sys.stdout is not old:
+        return
+    raw = _Stdout(old.fileno(), "w", closefd=False)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(raw), old.encoding, old.errors, line_buffering=raw.isatty(), write_through=False
+    )
 
 
 if __name__ == "__main__":

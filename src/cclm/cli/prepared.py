@@ -13,20 +13,20 @@ from cclm.errors import DataError
 from cclm.experiments.pipeline import Pipeline, language_graph, write_graph
 from cclm.recipe.schema import Recipe
 from cclm.report.graph import draw_graph
-from cclm.report.matrix import similarity_table
+from cclm.report.similarity_table import similarity_table
 
 
 def prepare(recipe: Recipe, *, as_json: bool, dry_run: bool = False, workers: int | None = None) -> None:
     """Prepares the text, unless it has been done, and prints the counts."""
     pipeline = Pipeline(recipe, workers=workers)
-    (stage,) = pipeline.stages(("prepare",))
-    there = stage.is_done()
     if dry_run:
-        print(f"{recipe.prepared}: {'nothing to do' if there else 'would be prepared'}")
+        (stage,) = pipeline.stages(("prepare",))
+        now = pipeline.work.current("prepared")
+        kept = f"; no longer used, and kept: {now}" if now else ""
+        print(f"{recipe.prepared}: {'nothing to do' if stage.is_done() else f'would be prepared{kept}'}")
         return
     start = time.monotonic()
-    if not there:
-        stage.make()
+    there = not pipeline.walk(("prepare",))
     if as_json:
         facts = {"folder": str(recipe.prepared), "version": 1, **pipeline.data.manifest.plain()}
         print(json.dumps(facts, ensure_ascii=False, allow_nan=False))
@@ -79,12 +79,13 @@ def graph(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> None:
     if not recipe.graph.file:
         pipeline.walk(("prepare",))
     found = language_graph(recipe, pipeline.prepared)
+    folder = write_graph(pipeline.work, found)
     picture = recipe.graph_file.with_suffix(".svg")
-    write_graph(recipe, found)
     try:
-        write_if_changed(picture, draw_graph(found, title=recipe.name))
+        write_if_changed(folder / picture.name, draw_graph(found, title=recipe.name))
     except OSError as error:
         raise DataError(f"{error.filename}: {error.strerror or error}") from None
+    pipeline.work.point("graph", folder.name)
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
         return

@@ -147,7 +147,7 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool,
 
     if _is_dry(recipe, overrides, STAGES, dry_run, as_json):
         return
-    from cclm.evaluation.score_table import print_scores
+    from cclm.cli.tables import print_scores
     from cclm.recipe import load_recipe
 
     pipeline = Pipeline(load_recipe(recipe, overrides), tensorboard=tensorboard)

@@ -28,6 +28,9 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
     one before it is used. int8 is compared with float32 first: cclm prints how much the dev loss and the translations
     differ, and refuses int8 if the dev loss rises by more than 0.25 bits per token.
     """
+    for option, language in (("--source", source), ("--target", target)):
+        if language == "":
+            raise click.UsageError(f"{option} is empty; give a language, as in {option} aze")
     chosen = {name: value for name, value in options.items() if value is not None}
     if source or target:
         from cclm.translation.text import translate_text
@@ -36,9 +39,9 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
         return
     if chosen:
         raise click.UsageError("--input, --output, --quantization and --threads go with --source")
-    from cclm.evaluation import evaluate
+    from cclm.evaluation.evaluate import Evaluation
 
-    for path in evaluate.run_translate(run, split):
+    for path in Evaluation(run, split).translate():
         click.echo(path)
 
 
@@ -48,8 +51,14 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
 @click.option(
     "--scorer", "scorers", multiple=True, metavar="NAME=COMMAND", help="A program that scores too; repeatable."
 )
+@click.option(
+    "--scorer-timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Ends a scorer that takes longer.",
+)
 @JSON
-def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
+def score(run: Path, split: str, scorers: Sequence[str], scorer_timeout: float | None, as_json: bool) -> None:
     """Scores the translations of RUN: SacreBLEU and chrF per language, with intervals; writes RUN/scores.json.
 
     From one language, or between many, the share of translations in another language than asked for stands beside them.
@@ -60,12 +69,16 @@ def score(run: Path, split: str, scorers: Sequence[str], as_json: bool) -> None:
     """
     import json
 
-    from cclm.evaluation import evaluate
-    from cclm.evaluation.more_scores import scorers_of
+    from cclm.cli.tables import print_scores
+    from cclm.evaluation.evaluate import Evaluation
+    from cclm.evaluation.external import parse_scorers
+    from cclm.formats.base import VERSION
 
-    scores = evaluate.run_score(run, split, scorers=scorers_of(scorers), quiet=as_json)
+    scores = Evaluation(run, split).score(parse_scorers(scorers), scorer_timeout)
     if as_json:
-        click.echo(json.dumps(scores, ensure_ascii=False))
+        click.echo(json.dumps({"version": VERSION, **scores.plain()}, ensure_ascii=False))
+    else:
+        print_scores(scores)
 
 
 @cli.command()
@@ -92,9 +105,16 @@ def compare(runs: Sequence[Path], split: str, metric: Any, samples: int, as_json
     """
     if len(runs) < 2:
         raise click.UsageError("give two runs or more: the first is what the others are compared with")
-    from cclm.evaluation import compare as command
+    import json
 
-    command.run(runs, split, metric=metric, samples=samples, as_json=as_json)
+    from cclm.cli.tables import print_comparisons
+    from cclm.evaluation.compare import compare as compare_runs
+
+    found = compare_runs(runs, split, metric=metric, samples=samples)
+    if as_json:
+        click.echo(json.dumps(found.content(), ensure_ascii=False, allow_nan=False))
+    else:
+        print_comparisons(found)
 
 
 @cli.command()
@@ -109,6 +129,25 @@ def report(folder: Path) -> None:
 
     write = pages.write_study if pages.is_study(folder) else pages.write_sweep
     click.echo(write(folder) if pages.is_study(folder) or pages.is_sweep(folder) else pages.run_report(folder))
+
+
+@cli.command()
+@click.argument("work", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
+def clean(work: Path, dry_run: bool) -> None:
+    """Removes from the work folder WORK prepared data, graphs and bitext models that nothing uses any more.
+
+    What a run was trained on stays, and so does what was made last. Runs are never removed.
+    """
+    from cclm.data.work_folder import WorkFolder
+    from cclm.experiments import clean as command
+
+    folder = WorkFolder(work)
+    entries = command.unused(folder)
+    for entry in entries:
+        click.echo(f"{entry}\t{command.size(entry) / 1e6:,.1f} MB")
+    if not dry_run:
+        command.remove(folder, entries)
 
 
 @cli.command()

@@ -1,4 +1,4 @@
-"""Which language next: gates decide who takes part, samplers how often each is drawn. NumPy only.
+"""Which language next: a gate decides which languages take part, a sampler how often each is drawn. NumPy only.
 
 dev losses --observe--> Curriculum --gate--> admitted --sampler--> weights --draws--> language, example
 """

@@ -1,4 +1,4 @@
-"""The reward-driven sampler of MultiDDS, MultiDDS-S and MultiUAT: logits, moved by Adam towards P ~ reward."""
+"""The reward-driven sampler of MultiDDS, MultiDDS-S and MultiUAT: logits, trained by Adam towards P ~ reward."""
 
 import math
 from collections.abc import Mapping
@@ -15,21 +15,21 @@ from cclm.curriculum.situation import Situation
 Vector = NDArray[np.float64]
 
 SIGNALS = {
-    "multidds": "summed_gradient_cosine",  # one cosine a language, with the sum of the dev gradients
+    "multidds": "summed_gradient_cosine",  # one cosine per language, with the sum of the dev gradients
     "multidds-s": "gradient_cosine",  # train language x dev language; the reward is the mean over dev languages
     "multiuat": "uncertainty",
 }
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 ALL = slice(None)
 FIT_STEPS = 20_000
-"""Most steps of the fit to the sizes; the paper's eight languages need 7,865."""
+"""Maximum number of steps of the fit to the sizes; the paper's eight languages need 7,865."""
 
 
 @dataclass(frozen=True)
 class RewardActor:
-    """Softmax over a logit a language, trained on a reward; the defaults are those of the released MultiDDS.
+    """Softmax over one logit per language, trained on a reward; the defaults are those of the released MultiDDS.
 
-    First the logits are fitted to the sizes, so that it starts proportional. Every `every` rounds it then takes
+    The logits are first fitted to the sizes, so that sampling starts proportional. Every `every` rounds it takes
     `inner_steps` steps of Adam on -sum_i R_i log P_i with the reward R frozen, the moments carried over. Its
     fixed point is P = R / sum R.
     """
@@ -54,7 +54,7 @@ class RewardActor:
         return frozenset({SIGNALS[self.reward]})
 
     def weights(self, now: Situation) -> dict[str, float]:
-        """The softmax of the logits, which move whenever a reward has come."""
+        """The softmax of the logits, which are trained whenever there is a reward."""
         if not now.memory:
             now.memory.update(_fit_to(tuple(now.sizes[lang] for lang in now.languages)).state())
         logits = _Logits(now.memory)
@@ -71,7 +71,7 @@ class RewardActor:
         return dict(zip(admitted, shares.tolist(), strict=True))
 
     def _rewards(self, now: Situation) -> Vector:
-        """R of each admitted language. Where none has come, the last one stays, or else the mean of the others."""
+        """The reward R of each admitted language: if not measured now, its last one, or else the mean of the others."""
         known = now.memory.setdefault("rewards", {})
         for lang, signal in now.signals[SIGNALS[self.reward]].items():
             cosines = list(signal.values()) if isinstance(signal, Mapping) else [signal]
@@ -128,7 +128,7 @@ def _fit_to(sizes: tuple[int, ...]) -> _Logits:
             return logits
         slope = 2 * error / len(error)
         logits.descend(shares * (slope - slope @ shares), 1e-3)
-    logits.values = np.log(target)  # hundreds of languages: descent would take minutes, and the end is known
+    logits.values = np.log(target)  # hundreds of languages: descent would take minutes, and its limit is known
     return logits
 
 

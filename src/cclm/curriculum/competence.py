@@ -1,4 +1,4 @@
-"""The two competencies of the paper, each one function. Losses are in bits a target token."""
+"""The two competencies of the paper, each one function. Losses are in bits per target token."""
 
 import math
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from cclm.curriculum.graph import LanguageGraph
 
 
 def likelihood_score(loss: float) -> float:
-    """How likely the model finds the right token, on (geometric) average: 1 is perfect."""
+    """The probability of the right token, as a geometric mean: 1 is perfect."""
     return math.exp2(-loss)  # Eq. 11
 
 
 def self_evaluated(loss: float, benchmark: float) -> float:
-    """How well a language itself has been learned: 1 is as well as by a bitext model, more is better."""
+    """How well a language has been learned: 1 is as well as by its bitext model, more is better."""
     return math.exp2(benchmark - loss)  # Eq. 12: s / s*, without two underflows on the way
 
 
@@ -32,7 +32,7 @@ def hrls_evaluated_avg(graph: LanguageGraph, competence: Mapping[str, float]) ->
 
     An LRL with a similar HRL that has not been measured yet is absent.
     """
-    # An HRL without a measurement is NaN where it counts, and 0 x 0 where the LRL owes it nothing.
+    # An HRL without a measurement gives NaN if its share is above 0, and 0 otherwise.
     measured = np.array([competence.get(hrl, math.nan) for hrl in graph.canonical_hrls])
     shares = graph.shares  # HRL x LRL, e_ij / sum_k e_kj
     terms = np.multiply(shares, measured[:, None], out=np.zeros_like(shares), where=shares > 0)

@@ -20,17 +20,17 @@ from cclm.curriculum.situation import Gate, Reasons, Sampler, Situation
 
 VERSION = 1
 SIGNALS = ("train_loss", "gradient_cosine", "summed_gradient_cosine", "uncertainty")
-"""What an observation may bring beside dev_loss; a gate or sampler of one's own may need others."""
+"""Signals of an observation beside dev_loss; a user's own gate or sampler may need others."""
 
 
 class Curriculum:
-    """Who takes part and how often each language is drawn, from what is measured while training.
+    """Which languages take part, and how often each is drawn, from what is measured while training.
 
-    `sizes` are training pairs, `benchmark` the losses L* of bitext models in bits a token (needed by whatever
-    goes by competence). `smoothing` keeps that share of the past in each dev loss (0: none, as in the paper).
+    `sizes` are training pairs, `benchmark` the losses L* of bitext models in bits per token (needed by gates and
+    samplers that use competence). `smoothing` is the share of the past in each dev loss (0: none, as in the paper).
 
         curriculum = Curriculum(CompetenceGate(graph), InverseCompetence(), sizes=sizes, benchmark=benchmark)
-        curriculum.weights                                   # {"tur": 0.25, ...}: who is absent takes no part
+        curriculum.weights                                   # {"tur": 0.25, ...}: an absent language takes no part
         curriculum.observe(step=100, dev_loss={"tur": 4.844, ...})
     """
 
@@ -69,12 +69,12 @@ class Curriculum:
 
     @property
     def admitted(self) -> tuple[str, ...]:
-        """The languages that take part, in the order in which they came."""
+        """The languages that take part, in the order of their admission."""
         return tuple(self._admissions)
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The languages that wait."""
+        """The languages that are not admitted yet."""
         return tuple(lang for lang in self._sizes if lang not in self._admissions)
 
     @property
@@ -84,7 +84,7 @@ class Curriculum:
 
     @cached_property
     def distribution(self) -> Distribution:
-        """The weights, ready for drawing; a new one whenever they change."""
+        """The weights in a form for drawing; a new object whenever they change."""
         return Distribution(self._weights)
 
     @property
@@ -98,15 +98,15 @@ class Curriculum:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The signals, beyond dev_loss, that the next observation must bring."""
+        """The signals, beside dev_loss, that the next observation must have."""
         due = [part for part in (self._gate, self._sampler) if (self._round + 1) % _every(part) == 0]
         return frozenset().union(*map(_needs, due)) - {"benchmark"}
 
     def observe(self, *, step: int, dev_loss: Mapping[str, float], **signals: Any) -> tuple[str, ...]:
-        """Takes a round of measurements in and gives the languages that they admit.
+        """Takes one round of measurements; returns the languages that it admits.
 
-        `dev_loss` has bits a target token for every language, admitted or not. A value that is NaN, infinite or
-        negative changes nothing: the last good one stays, and `explain` counts it.
+        `dev_loss` has bits per target token for every language, admitted or not. A value that is NaN, infinite or
+        negative is ignored: the last good one is used, and `explain` counts it under "refused".
         """
         if isinstance(step, bool) or not isinstance(step, int) or step < self._step:
             raise ValueError(f"observe: step {step!r} after step {self._step}; steps are whole numbers that rise")
@@ -121,7 +121,7 @@ class Curriculum:
         return self._decide({"dev_loss": good, **signals})
 
     def admit_remaining(self) -> tuple[str, ...]:
-        """Admits all who still wait (the paper's second phase) and gives them; the weights are ready at once."""
+        """Admits all remaining languages (the paper's second phase) and returns them; the weights follow at once."""
         remaining = self.candidates
         self._admit({lang: {"reason": "admitted with all that remained"} for lang in remaining})
         self._weigh({})
@@ -129,6 +129,7 @@ class Curriculum:
 
     def explain(self) -> dict[str, Any]:
         """All that led to the present weights, as plain JSON: for log.jsonl and for people."""
+        # A plain dict and no class: programs outside cclm read it, and the curriculum needs NumPy alone.
         return {
             "step": self._step,
             "round": self._round,
@@ -143,7 +144,7 @@ class Curriculum:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that has changed since the start, as plain JSON, with what it belongs to."""
+        """Everything that has changed since the start, as plain JSON, and what identifies this curriculum."""
         return {
             "version": VERSION,
             "curriculum": self._identity(),
@@ -158,7 +159,7 @@ class Curriculum:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a saved state; one of another curriculum is refused."""
+        """Restores a saved state; that of another curriculum is refused."""
         if state.get("version") != VERSION:
             raise ValueError(f"curriculum state: version {state.get('version')!r}; this program reads {VERSION}")
         saved, mine = state["curriculum"], self._identity()
@@ -174,7 +175,7 @@ class Curriculum:
         self._set_weights(state["weights"])
 
     def _decide(self, signals: Mapping[str, Any]) -> tuple[str, ...]:
-        """Algorithm 1, a round: the gate first, then the weights of all who are in (a newcomer's at once)."""
+        """One round of Algorithm 1: the gate first, then the weights of all admitted languages, new ones included."""
         now = self._situation("gate", signals)
         due = self._round % _every(self._gate) == 0
         admitted = self._admit(self._gate.admit(now) if due else {})
@@ -182,7 +183,7 @@ class Curriculum:
         self._readiness = dict(readiness(now)) if readiness else {}
         if self._round % _every(self._sampler) == 0:
             self._weigh(signals)
-        elif admitted:  # between its own rounds a sampler only makes room for newcomers
+        elif admitted:  # between its own rounds a sampler only adds new languages
             self._weigh({})
         return admitted
 
@@ -234,7 +235,7 @@ class Curriculum:
             raise ValueError(f"observe: unknown signal {unknown[0]!r}; known are dev_loss, {', '.join(SIGNALS)}")
 
     def _good(self, name: str, values: Mapping[str, Any], least: float = -math.inf) -> dict[str, Any]:
-        """The finite values; the others are left out and counted. A matrix is taken row by row."""
+        """The finite values; others are left out and counted. Of a matrix, each row by itself."""
         check_known(values, self._sizes, name)
         good: dict[str, Any] = {}
         for lang, value in values.items():
@@ -273,7 +274,7 @@ def _every(part: object) -> int:
 
 
 def _named(part: object) -> str:
-    """What identifies a gate or sampler: its repr, unless that is Python's own with a memory address in it."""
+    """What identifies a gate or sampler: its repr, unless that is Python's default with a memory address."""
     return type(part).__qualname__ if type(part).__repr__ is object.__repr__ else repr(part)
 
 

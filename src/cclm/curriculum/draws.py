@@ -1,4 +1,4 @@
-"""Which language, which example: drawn by chance that depends on the seed and the number of the draw alone."""
+"""Random draws of languages and examples. Each depends only on the seed and the number of the draw."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ VERSION = 1
 
 
 class Distribution:
-    """Weights made ready for drawing: cumulative, in canonical order, without those of weight zero."""
+    """Weights in a form for drawing: cumulative, in canonical order, without languages of weight zero."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._languages = [lang for lang in sorted(weights) if weights[lang] > 0]
@@ -35,13 +35,13 @@ def draw_language(seed: int, index: int, distribution: Distribution) -> str:
 
 
 def draw_example(seed: int, language: str, counter: int, size: int) -> int:
-    """The example that this language's draw number `counter` takes: each once a pass, every pass shuffled anew."""
+    """The example that this language's draw number `counter` takes: each once per pass, every pass in a new order."""
     passes, position = divmod(counter, size)
     return shuffled(position, size, key(seed, "example", language, passes))
 
 
 class _Draws:
-    """Draws numbered over a whole run, each with a language and a place in that language's training set."""
+    """Draws numbered over a whole run, each of a language and of an example of its training set."""
 
     def __init__(self, curriculum: "Curriculum", *, seed: int, draws: int) -> None:
         if draws < 1:
@@ -66,11 +66,11 @@ class _Draws:
         return self._starts[lang] + draw_example(self._seed, lang, counter, self._sizes[lang])
 
     def state_dict(self) -> dict[str, Any]:
-        """How far it has come: plain JSON."""
+        """The number of draws so far, as plain JSON."""
         return {"version": VERSION, "seed": self._seed, "index": self._index, "counters": dict(self._counters)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where the saved one was."""
+        """Continues where the saved sampler was."""
         for name, mine in (("version", VERSION), ("seed", self._seed)):
             if state.get(name) != mine:
                 raise ValueError(f"state of another sampler: {name} was {state.get(name)!r}, here it is {mine}")
@@ -81,11 +81,11 @@ class _Draws:
 
 
 class IndexSampler(_Draws):
-    """Indices for `torch.utils.data.DataLoader(..., sampler=...)`, the language drawn anew for each of them.
+    """Indices for `torch.utils.data.DataLoader(..., sampler=...)`, a language is drawn for each of them.
 
     They index the languages' training sets joined in the order of `curriculum.sizes` (a `ConcatDataset`). The
-    weights are asked at every draw: an update counts at the next one, but for what worker processes have
-    prefetched. Each iteration gives `draws` indices and goes on where the last one stopped.
+    weights are read at every draw: an update counts at the next one, except for what worker processes have
+    prefetched. Each iteration gives `draws` indices and continues where the last one stopped.
     """
 
     def __iter__(self) -> Iterator[int]:
@@ -94,7 +94,7 @@ class IndexSampler(_Draws):
 
 
 class BatchSampler(_Draws):
-    """The same for `DataLoader(..., batch_sampler=...)`: lists of `batch_size` indices, one language a batch."""
+    """The same for `DataLoader(..., batch_sampler=...)`: lists of `batch_size` indices, one language per batch."""
 
     def __init__(self, curriculum: "Curriculum", *, seed: int, draws: int, batch_size: int) -> None:
         super().__init__(curriculum, seed=seed, draws=draws)

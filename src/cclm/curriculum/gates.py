@@ -1,4 +1,4 @@
-"""Who takes part: all at once, when similar HRLs are competent, or at a given step."""
+"""Gates: all languages at once, those whose similar HRLs are competent, or each at a given step."""
 
 import warnings
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from cclm.curriculum.languages import check_complete, check_known, is_number, li
 from cclm.curriculum.situation import Situation
 
 WITNESSES = 4
-"""How many HRLs an admission names: those that counted most."""
+"""How many HRLs an admission names: those with the largest share."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class AllAtOnce:
     """Every language from the start: the gate of all methods without a curriculum."""
 
     def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
-        """Everyone, before training."""
+        """All languages, before training."""
         return {lang: {"reason": "all languages from the start"} for lang in now.waiting}
 
 
@@ -27,7 +27,7 @@ class AllAtOnce:
 class CompetenceGate:
     """The paper's gate: an LRL joins once its HRLs-evaluated competence reaches the threshold (Algorithm 1).
 
-    `aggregate="max"` listens to the most similar HRL alone, `"avg"` to all of them, weighted by similarity.
+    `aggregate="max"` uses the competence of the most similar HRL, `"avg"` the mean of all, weighted by similarity.
     """
 
     graph: LanguageGraph
@@ -43,7 +43,7 @@ class CompetenceGate:
             raise ValueError(f"threshold must be a number of at least 0; got {self.threshold!r}")
         if self.graph.isolated:
             warnings.warn(
-                f"no HRL is similar to {listed(self.graph.isolated)}: all HRLs will count the same there",
+                f"no HRL is similar to {listed(self.graph.isolated)}: all HRLs count the same for it",
                 stacklevel=3,
             )
 
@@ -53,7 +53,7 @@ class CompetenceGate:
         return evaluate(self.graph, now.competence)
 
     def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
-        """The HRLs before training; then every LRL that has become ready."""
+        """The HRLs before training; then every LRL whose HRLs-evaluated competence has reached the threshold."""
         if not now.round:
             check_known(now.languages, self.graph.languages, "language graph")
             check_complete(now.sizes, self.graph.languages, "sizes")
@@ -84,9 +84,9 @@ class CompetenceGate:
 
 @dataclass(frozen=True)
 class StepGate:
-    """Admission by the clock: `StepGate({"slk": 5000, "bel": 9000})`; a language not named is there from the start.
+    """Admission at given steps: `StepGate({"slk": 5000, "bel": 9000})`; other languages are admitted at the start.
 
-    With the steps at which a CompetenceGate admitted, it is the placebo: the same delay, no measurement.
+    With the steps at which a CompetenceGate admitted, it is a placebo: the same delays without measurements.
     """
 
     steps: Mapping[str, int]
@@ -97,7 +97,7 @@ class StepGate:
                 raise ValueError(f"StepGate: step of {lang} is {step!r}; a whole number of at least 0 is needed")
 
     def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
-        """Every language whose step has come."""
+        """Every language whose step has been reached."""
         check_known(self.steps, now.languages, "StepGate")
         due = [lang for lang in now.waiting if self.steps.get(lang, 0) <= now.step]
         return {lang: {"reason": f"due at step {self.steps.get(lang, 0)}"} for lang in due}

@@ -50,10 +50,10 @@ class LanguageGraph:
         low_resource: Iterable[str],
         k: int = 8000,
     ) -> "LanguageGraph":
-        """The graph of vocabulary overlap: what share of the k most frequent subwords two languages have in common.
+        """The graph of vocabulary overlap: the share of the k most frequent subwords that two languages have in common.
 
-        `counts[lang]` says how often each subword stands in the language's training text, special symbols left
-        out. One k serves all: where a language has fewer subwords, k is lowered to what it has.
+        `counts[lang]` is how often each subword occurs in the language's training text, without special symbols.
+        All languages share one k: if a language has fewer subwords, k is lowered to that number.
         """
         hrls, lrls = _sides(high_resource, low_resource)
         check_complete(counts, hrls + lrls, "counts of subwords")
@@ -77,7 +77,7 @@ class LanguageGraph:
 
     @cached_property
     def isolated(self) -> tuple[str, ...]:
-        """LRLs that resemble no HRL at all: every HRL then counts the same for them."""
+        """LRLs with similarity 0 to every HRL: all HRLs count the same for them."""
         return tuple(lrl for lrl in self.low_resource if not any(self.similarity[lrl].values()))
 
     @cached_property
@@ -92,14 +92,14 @@ class LanguageGraph:
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """What each HRL (row) counts for each LRL (column): similarities that sum to 1 a column."""
+        """What each HRL (row) counts for each LRL (column): each column sums to 1."""
         edges = np.array([[self.similarity[lrl][hrl] for lrl in self.canonical_lrls] for hrl in self.canonical_hrls])
         totals = edges.sum(axis=0)
         edges[:, totals == 0] = 1.0  # the paper leaves it open; uniform
         return edges / np.where(totals == 0, len(edges), totals)
 
     def to_dict(self) -> dict[str, Any]:
-        """What stands in graph.json."""
+        """The content of graph.json."""
         return {
             "version": VERSION,
             "k": self.k,
@@ -110,7 +110,7 @@ class LanguageGraph:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "LanguageGraph":
-        """The graph that `to_dict` gave."""
+        """The graph from what `to_dict` returned."""
         if content.get("version") != VERSION:
             raise ValueError(f"language graph: version {content.get('version')!r}; this program reads {VERSION}")
         check_complete(content, ("high_resource", "low_resource", "similarity"), "language graph")
@@ -132,7 +132,7 @@ class LanguageGraph:
         return cls.from_dict(content)
 
     def to_dot(self) -> str:
-        """The graph for Graphviz, the nearest HRL of each LRL drawn bold."""
+        """The graph for Graphviz, the edge of the nearest HRL of each LRL in bold."""
         lines = ["digraph languages {", "  rankdir=LR;", "  node [shape=circle];"]
         lines += [f'  "{hrl}" [style=filled, fillcolor="#9ecae1"];' for hrl in self.high_resource]
         lines += [f'  "{lrl}";' for lrl in self.low_resource]

@@ -1,4 +1,4 @@
-"""What may name a language, and what may be said of one: the refusals shared by all of the curriculum."""
+"""Checks of language names and of tables per language, shared by all of the curriculum."""
 
 import math
 import re
@@ -47,7 +47,7 @@ def is_number(value: Any) -> bool:
 
 
 def check_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
-    """Training pairs a language: whole numbers of at least 1."""
+    """Training pairs per language: whole numbers of at least 1."""
     check_names(sizes, "sizes")
     if not sizes:
         raise ValueError("sizes: no language; give the number of training pairs of each")
@@ -58,12 +58,12 @@ def check_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def check_benchmark(benchmark: Mapping[str, float], languages: Iterable[str]) -> dict[str, float]:
-    """Benchmark losses L*: bits a token, so more than 0 and far below 64."""
+    """Benchmark losses L* in bits per token: more than 0 and far below 64."""
     check_known(benchmark, languages, "benchmark")
     for lang, loss in benchmark.items():
         if not is_number(loss) or not 0 < loss < 64:
             raise ValueError(
-                f"benchmark: L* of {lang} is {loss!r}; it must lie between 0 and 64 bits a token"
+                f"benchmark: L* of {lang} is {loss!r}; it must lie between 0 and 64 bits per token"
                 " (a mean over tokens in base 2, not a sum over the sentence)"
             )
     return {lang: float(loss) for lang, loss in benchmark.items()}

@@ -46,30 +46,34 @@ class Preparation:
         self.plan, self.folder = plan, folder
         self._texts = Texts(plan.data)
 
-    def existing(self) -> Prepared | None:
-        """The folder's content, if it is what the plan would prepare, undamaged."""
-        restore(self.folder)
+    def existing(self, folder: Path | None = None) -> Prepared | None:
+        """The content of this folder, or of another, if it is what the plan would prepare, undamaged."""
+        folder = folder or Path(os.path.realpath(self.folder))
+        restore(folder)
         try:
-            manifest = Manifest.read(self.folder / "manifest.json")
+            manifest = Manifest.read(folder / "manifest.json")
         except DataError:
             return None  # nothing there, damaged, or of another version: to be made again
         if manifest.made_from.settings != self.plan.settings() or manifest.made_from != self.made_from:
             return None
         try:
-            return Prepared.open(self.folder)
+            return Prepared.open(folder)
         except DataError:
             return None
 
-    def make(self, *, workers: int | None = None, progress: Progress = lambda stage, pairs: None) -> Prepared:
-        """Prepares the text; what an earlier preparation left in the folder is replaced."""
+    def make(
+        self, folder: Path | None = None, *, workers: int | None = None, progress: Progress = lambda stage, pairs: None
+    ) -> Prepared:
+        """Prepares the text into this folder, or another; what an earlier preparation left there is replaced."""
+        folder = folder or self.folder
         try:
             self.check_folder()
             made_from = self.made_from
-            with atomic_folder(self.folder, is_ours=_is_prepared) as staging, Workers(workers) as pool:
+            with atomic_folder(folder, is_ours=_is_prepared) as staging, Workers(workers) as pool:
                 _Builder(staging, self.plan, self._texts, pool, progress).build(made_from)
         except OSError as error:
-            raise DataError(f"{error.filename or self.folder}: {error.strerror or error}") from None
-        return Prepared.open(self.folder, verify=False)
+            raise DataError(f"{error.filename or folder}: {error.strerror or error}") from None
+        return Prepared.open(folder, verify=False)
 
     def check_folder(self) -> None:
         """Refuses a folder that holds something else, or the text itself: preparing would replace it."""

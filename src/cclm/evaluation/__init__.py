@@ -1,1 +1,1 @@
-"""How good translations are, in numbers that others can repeat."""
+"""How good translations are: scores, comparisons, statistics."""

@@ -13,7 +13,7 @@ from cclm.evaluation.scores import MetricName, metric_named, sacrebleu_seed
 
 SAMPLES, SEED = 2000, 12345
 SACREBLEU_SAMPLES = 1000
-"""Its default, and its limit here: it holds the statistics of all resamples in memory at once."""
+"""SacreBLEU's default, and our limit: it holds the statistics of all resamples in memory at once."""
 
 Lines = Mapping[str, Sequence[str]]
 """The lines of each language."""
@@ -23,8 +23,8 @@ Lines = Mapping[str, Sequence[str]]
 class Difference:
     """Two scores and their difference, system minus baseline, with a 95 % percentile interval and a two-sided p.
 
-    `p_sacrebleu` is that of SacreBLEU's own paired bootstrap, which there is for single languages only. It compares
-    absolute differences with their mean and so in effect tests one side: as a rule it is half of `p`.
+    `p_sacrebleu` comes from SacreBLEU's own paired bootstrap, which exists for single languages only. It compares
+    absolute differences with their mean and so in effect tests one side: usually it is half of `p`.
     """
 
     baseline: float
@@ -48,10 +48,10 @@ def paired_bootstrap(
 ) -> tuple[dict[str, Difference], dict[str, Difference]]:
     """How a system differs from the baseline: in each language, and in the mean over each group of languages.
 
-    What is resampled is the sentences within each language, every language by itself, the same ones for both systems.
-    The score of a resample is a corpus score, and the mean over a group is taken in each resample. So the interval is
-    about other test sentences from the same source; it knows nothing of other seeds or other languages. A group without
-    a language is left out.
+    The sentences are resampled within each language, independently per language, the same ones for both systems. The
+    score of a resample is a corpus score, and the mean over a group is taken in each resample. So the interval is about
+    other test sentences from the same source; it says nothing about other seeds or other languages. A group without
+    languages is left out.
     """
     _check(system, baseline, references, samples)
     languages, resampled = {}, {}
@@ -74,7 +74,7 @@ def paired_bootstrap(
 
 
 def draws(lang: str, sentences: int, samples: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """The sentences of each resample of a language, by number; other languages have no influence on them."""
+    """The indices of the sentences in each resample of a language; they do not depend on the other languages."""
     generator = np.random.default_rng([seed, *lang.encode()])
     return (generator.integers(sentences, size=sentences) for _ in range(samples))
 
@@ -84,7 +84,7 @@ def _differences(
 ) -> NDArray[np.float64]:
     """System minus baseline in every resample: a corpus score is a function of sums over sentences."""
     sentences, width = stats[0].shape
-    both = np.hstack(stats).astype(float)  # whole numbers, exact as floats; a product of floats is fast
+    both = np.hstack(stats).astype(float)  # integers, exact as floats; matrix products of floats are fast
     sums = (np.bincount(numbers, minlength=sentences) @ both for numbers in drawn)
     return np.array([_score(scorer, row[:width]) - _score(scorer, row[width:]) for row in sums])
 
@@ -96,7 +96,7 @@ def _score(scorer: Metric, sums: NDArray[Any]) -> float:
 def _difference(
     system: float, baseline: float, resampled: NDArray[np.float64], p_sacrebleu: float | None = None
 ) -> Difference:
-    """p is twice the share of resamples beyond 0: below 0.05 where the interval leaves 0 out."""
+    """p is twice the share of resamples beyond 0: below 0.05 if the interval excludes 0."""
     low, high = np.quantile(resampled, [0.025, 0.975])
     beyond = min(np.sum(resampled <= 0), np.sum(resampled >= 0))
     p = min(1.0, 2 * (float(beyond) + 1) / (len(resampled) + 1))
@@ -108,7 +108,7 @@ def _sacrebleu_p(
 ) -> float:
     system, baseline = texts
     if system == baseline:
-        return 1.0  # SacreBLEU gives equal systems the smallest p there is
+        return 1.0  # SacreBLEU gives equal systems the smallest possible p
     named: list[tuple[str, Sequence[str]]] = [("baseline", baseline), ("system", system)]
     metrics: dict[str, Metric] = {metric: metric_named(metric)}
     with sacrebleu_seed(seed):
@@ -119,12 +119,12 @@ def _sacrebleu_p(
 
 def _check(system: Lines, baseline: Lines, references: Lines, samples: int) -> None:
     if samples < 2:
-        raise ValueError(f"a bootstrap takes at least 2 resamples; got {samples}")
+        raise ValueError(f"a bootstrap needs at least 2 resamples; got {samples}")
     if not references:
         raise ValueError("there is no language to compare")
     for name, texts in (("system", system), ("baseline", baseline)):
         if set(texts) != set(references):
-            raise ValueError(f"the {name} is of {', '.join(texts)}; the references are of {', '.join(references)}")
+            raise ValueError(f"the {name} has {', '.join(texts)}; the references have {', '.join(references)}")
         for lang, lines in references.items():
             if len(texts[lang]) != len(lines) or not lines:
                 raise ValueError(f"{lang}: {len(texts[lang])} lines of the {name} for {len(lines)} references")

@@ -1,117 +1,211 @@
-"""`cclm compare RUN RUN...`: how runs, or methods over seeds, differ from the first, and what that licenses."""
+"""Runs compared with the first one, or methods over seeds with the first method: differences, intervals, sentences."""
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from cclm.errors import ConfigError
-from cclm.evaluation.bootstrap import SEED
-from cclm.evaluation.compare_methods import Method, Rows, differences, grouped, methods_of, over_sentences
-from cclm.evaluation.compare_table import TITLES, print_comparisons
+from cclm.evaluation.bootstrap import SAMPLES, SEED, Difference, paired_bootstrap
 from cclm.evaluation.evaluate import Evaluation
-from cclm.evaluation.scores import MetricName
-from cclm.evaluation.significance import Comparison, holm, sentence
+from cclm.evaluation.scores import MetricName, metric_named
+from cclm.evaluation.significance import Comparison, OverSeeds, holm, over_seeds, sentence
+from cclm.formats.base import VERSION, Part
+from cclm.formats.translations import Translations
+
+TITLES = {"bleu": "BLEU", "chrf": "chrF"}
+Groups = Mapping[str, Sequence[str]]
+"""The tasks of each mean: `all`, `hrl`, `lrl`."""
+Rows = dict[str, Difference] | dict[str, OverSeeds]
+"""Two scores and their difference, with interval and p, per language or per mean over languages."""
 
 
-def run(runs: Sequence[Path], split: str, *, metric: MetricName, samples: int, as_json: bool) -> None:
-    """Compares all with the first; prints a table and a sentence for each, or all of it as JSON."""
-    found = compare(runs, split, metric=metric, samples=samples)
-    if as_json:
-        print(json.dumps(found, ensure_ascii=False, allow_nan=False))
-    else:
-        print_comparisons(found)
+class RunFacts(Part):
+    """A run that was compared."""
+
+    run: str
+    training_seed: int
+    made_from: Translations
+
+
+class System(Part):
+    """A side of a comparison: a run, or a method with several runs."""
+
+    name: str
+    runs: list[RunFacts]
+    is_method: bool
+
+    def content(self) -> dict[str, Any]:
+        """The system as JSON: of a run its facts, of a method the facts of each run."""
+        facts = [run.plain() for run in self.runs]
+        return {"name": self.name, "runs": facts} if self.is_method else {"name": self.name, **facts[0]}
+
+
+class Compared(Part):
+    """A system compared with the baseline."""
+
+    system: System
+    languages: Rows
+    means: Rows
+    holm: float
+    """p of the mean over all languages, adjusted for the number of comparisons."""
+    sentence: str
+    seeds: Sequence[int] = ()
+    """The seeds that both methods have; of two runs none."""
+    left_out: Sequence[str] = ()
+    """Runs without a counterpart of the same seed."""
+
+    def content(self) -> dict[str, Any]:
+        """The comparison as JSON."""
+        rest = self.model_dump(mode="json", exclude={"system", "seeds", "left_out"})
+        paired = {"seeds": list(self.seeds), "left_out": list(self.left_out)} if self.system.is_method else {}
+        return {**self.system.content(), **rest, **paired}
+
+
+class Comparisons(Part):
+    """Every other system compared with the first."""
+
+    metric: MetricName
+    split: str
+    samples: int
+    seed: int
+    baseline: System
+    comparisons: list[Compared]
+
+    def content(self) -> dict[str, Any]:
+        """What `cclm compare --json` prints."""
+        settings = {"metric": self.metric, "split": self.split, "samples": self.samples, "seed": self.seed}
+        comparisons = [comparison.content() for comparison in self.comparisons]
+        return {"version": VERSION, **settings, "baseline": self.baseline.content(), "comparisons": comparisons}
+
+
+@dataclass(frozen=True)
+class Method:
+    """The runs of one method, by seed."""
+
+    name: str
+    runs: Mapping[int, Evaluation]
+
+    def shared(self, other: "Method") -> list[int]:
+        """The seeds that both have."""
+        return sorted(self.runs.keys() & other.runs.keys())
 
 
 def compare(
-    runs: Sequence[Path], split: str = "test", *, metric: MetricName = "bleu", samples: int = 2000
-) -> dict[str, Any]:
-    """Every other run compared with the first: per language, over all, HRLs and LRLs (the first run's), in a sentence.
+    runs: Sequence[Path], split: str = "test", *, metric: MetricName = "bleu", samples: int = SAMPLES
+) -> Comparisons:
+    """Every other run compared with the first: per language and over all languages, HRLs and LRLs (the first run's).
 
-    Where there are several methods, and several runs of one of them, it is methods that are compared, over the seeds
-    that both have. `holm` is the p of the mean over all languages, adjusted for the number of comparisons.
+    If there are several methods, and several runs of one of them, methods are compared instead, over the seeds that
+    both have. Runs that are not translated yet are translated first.
     """
     evaluations = [Evaluation(path, split) for path in runs]
-    methods = grouped(evaluations)
-    several = methods_of(methods) if 1 < len(methods) < len(runs) else None
+    groups_of_runs = group_by_method(evaluations)
+    methods = _methods(groups_of_runs) if 1 < len(groups_of_runs) < len(evaluations) else None
     _refuse_other_references(evaluations)
     hrls, lrls = evaluations[0].groups()
     groups = {"all": [*hrls, *lrls], "hrl": hrls, "lrl": lrls}
-    settings = {"metric": metric, "split": split, "samples": samples, "seed": SEED}
-    if several:
-        baseline, comparisons = _methods(several, groups, metric, samples)
+    if methods:
+        baseline, comparisons = _compare_methods(methods, groups, metric, samples)
     else:
-        baseline, comparisons = _runs(evaluations, groups, metric, samples)
-    return {"version": 1, **settings, "baseline": baseline, "comparisons": comparisons}
+        baseline, comparisons = _compare_runs(evaluations, groups, metric, samples)
+    return Comparisons(
+        metric=metric,
+        split=split,
+        samples=samples,
+        seed=SEED,
+        baseline=baseline,
+        comparisons=comparisons,
+    )
 
 
-def _runs(
-    evaluations: Sequence[Evaluation], groups: Mapping[str, Sequence[str]], metric: MetricName, samples: int
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Run by run, on the same sentences."""
+def over_sentences(
+    ours: Evaluation, theirs: Evaluation, groups: Groups, *, metric: MetricName, samples: int = SAMPLES
+) -> tuple[dict[str, Difference], dict[str, Difference]]:
+    """Two runs on the same test sentences, which are resampled: the rows of languages and of means."""
+    lines, baseline = ours.lines(), {lang: texts.translations for lang, texts in theirs.lines().items()}
+    system = {lang: texts.translations for lang, texts in lines.items()}
+    references = {lang: texts.references for lang, texts in lines.items()}
+    return paired_bootstrap(system, baseline, references, groups=groups, metric=metric, samples=samples)
+
+
+def _compare_runs(
+    evaluations: Sequence[Evaluation], groups: Groups, metric: MetricName, samples: int
+) -> tuple[System, list[Compared]]:
+    """Run by run, on the same sentences. Runs of the same name are named by their paths."""
     names = [one.run.resolve().name for one in evaluations]
-    names = [name if names.count(name) == 1 else str(one.run) for name, one in zip(names, evaluations, strict=True)]
-    facts = [{"name": name, **_facts(one)} for name, one in zip(names, evaluations, strict=True)]
+    systems = [
+        System(name=name if names.count(name) == 1 else str(one.run), runs=[_facts(one)], is_method=False)
+        for name, one in zip(names, evaluations, strict=True)
+    ]
     first, *others = evaluations
-    found = [(1, *over_sentences(other, first, groups, metric=metric, samples=samples)) for other in others]
-    return facts[0], _told(facts, found, metric)
+    rows = [over_sentences(other, first, groups, metric=metric, samples=samples) for other in others]
+    return systems[0], _adjusted(systems, rows, metric, [[] for _ in rows])
 
 
-def _methods(
-    methods: Sequence[Method], groups: Mapping[str, Sequence[str]], metric: MetricName, samples: int
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Method by method, paired by seed."""
-    found = differences(methods, groups, metric=metric, samples=samples)
-    facts = [
-        {"name": method.name, "runs": [_facts(method.runs[seed]) for seed in sorted(method.runs)]} for method in methods
+def _compare_methods(
+    methods: Sequence[Method], groups: Groups, metric: MetricName, samples: int
+) -> tuple[System, list[Compared]]:
+    """Method by method, paired by seed: a paired t-test over several seeds; a single seed's sentences are resampled."""
+    first, *others = methods
+    scores = cache(lambda run: _scores(run, metric))
+    systems = [
+        System(name=method.name, runs=[_facts(method.runs[seed]) for seed in sorted(method.runs)], is_method=True)
+        for method in methods
     ]
-    compared = _told(facts, [(len(seeds), languages, means) for seeds, languages, means in found], metric)
-    for comparison, method, (seeds, *_) in zip(compared, methods[1:], found, strict=True):
-        alone = [each.runs[seed].run for each in (methods[0], method) for seed in sorted({*each.runs} - {*seeds})]
-        comparison |= {"seeds": seeds, "left_out": [str(path) for path in alone]}
-    return facts[0], compared
-
-
-def _told(
-    facts: Sequence[Mapping[str, Any]], found: Sequence[tuple[int, Rows, Rows]], metric: MetricName
-) -> list[dict[str, Any]]:
-    """The comparisons with the first, each with its sentence."""
-    adjusted = holm([means["all"]["p"] for _, _, means in found])
-    baseline = facts[0]["name"]
-    return [
-        {
-            **fact,
-            "languages": languages,
-            "means": means,
-            "holm": p,
-            "sentence": _sentence(fact["name"], baseline, metric, seeds, means["all"], p, adjusted=len(found) > 1),
-        }
-        for fact, (seeds, languages, means), p in zip(facts[1:], found, adjusted, strict=True)
+    rows: list[tuple[Rows, Rows]] = []
+    for method in others:
+        seeds = method.shared(first)
+        if len(seeds) == 1:
+            pair = (method.runs[seeds[0]], first.runs[seeds[0]])
+            rows.append(over_sentences(*pair, groups, metric=metric, samples=samples))
+        else:
+            ours, theirs = ({seed: scores(each.runs[seed]) for seed in seeds} for each in (method, first))
+            rows.append(_over_seeds(ours, theirs, groups))
+    compared = _adjusted(systems, rows, metric, [method.shared(first) for method in others])
+    return systems[0], [
+        one.model_copy(update={"left_out": _unpaired(first, method, one.seeds)})
+        for one, method in zip(compared, others, strict=True)
     ]
 
 
-def _facts(evaluation: Evaluation) -> dict[str, Any]:
-    return {
-        "run": str(evaluation.run),
-        "training_seed": evaluation.recipe.seed,
-        "made_from": evaluation.made_from(),
-    }
+def _unpaired(first: Method, second: Method, seeds: Sequence[int]) -> list[str]:
+    """The runs without a counterpart of the same seed."""
+    return [str(each.runs[seed].run) for each in (first, second) for seed in sorted({*each.runs} - {*seeds})]
 
 
-def _sentence(
-    name: str, baseline: str, metric: str, seeds: int, mean: Mapping[str, Any], p: float, *, adjusted: bool
-) -> str:
-    numbers = (mean["difference"], mean["low"], mean["high"], p, adjusted)
-    return sentence(Comparison(name, baseline, TITLES[metric], seeds, *numbers))
+def _adjusted(
+    systems: Sequence[System],
+    rows: Sequence[tuple[Rows, Rows]],
+    metric: MetricName,
+    seeds: Sequence[list[int]],
+) -> list[Compared]:
+    """The comparisons with the first system, each with its sentence, p adjusted for the number of comparisons."""
+    means = [mean["all"] for _, mean in rows]
+    adjusted = holm([1.0 if mean.p is None else mean.p for mean in means])
+    compared = []
+    for system, (languages, of_groups), mean, p, shared in zip(systems[1:], rows, means, adjusted, seeds, strict=True):
+        numbers = (mean.difference, mean.low, mean.high, p, len(rows) > 1)
+        text = sentence(Comparison(system.name, systems[0].name, TITLES[metric], len(shared) or 1, *numbers))
+        compared.append(
+            Compared(system=system, languages=languages, means=of_groups, holm=p, sentence=text, seeds=shared)
+        )
+    return compared
+
+
+def _facts(evaluation: Evaluation) -> RunFacts:
+    return RunFacts(run=str(evaluation.run), training_seed=evaluation.recipe.seed, made_from=evaluation.made_from())
 
 
 def _refuse_other_references(evaluations: Sequence[Evaluation]) -> None:
-    """What is not translated yet is translated here."""
+    """Refuses runs over other test sets than the first one's. Runs that are not translated yet are translated here."""
     way_out = "compare runs over the same test sets"
     first, *others = evaluations
-    expected = {name: texts[1] for name, texts in first.lines().items()}
+    expected = {name: texts.references for name, texts in first.lines().items()}
     for other in others:
-        references = {name: texts[1] for name, texts in other.lines().items()}
+        references = {name: texts.references for name, texts in other.lines().items()}
         if set(references) != set(expected):
             ours, its = ", ".join(references), ", ".join(expected)
             raise ConfigError(f"{other.run} translates {ours}; {first.run} translates {its}: {way_out}")
@@ -123,3 +217,85 @@ def _refuse_other_references(evaluations: Sequence[Evaluation]) -> None:
                 raise ConfigError(
                     f"{other.run}: the references of {name} are not those of {first.run} ({where}): {way_out}"
                 )
+
+
+# --- methods ----------------------------------------------------------------------------------------------------------
+
+
+def group_by_method(evaluations: Sequence[Evaluation]) -> list[list[Evaluation]]:
+    """The runs of each method: those whose recipes differ in name, seed and work folder alone."""
+    groups: list[tuple[dict[str, Any], list[Evaluation]]] = []  # settings of any type
+    for evaluation in evaluations:
+        settings = evaluation.recipe.model_dump(exclude={"name", "seed", "work"})
+        same = next((members for known, members in groups if known == settings), None)
+        if same is None:
+            groups.append((settings, [evaluation]))
+        else:
+            same.append(evaluation)
+    return [members for _, members in groups]
+
+
+def _methods(groups: Sequence[Sequence[Evaluation]]) -> list[Method]:
+    """The methods by name; refused if one has a seed twice, or shares no seed with the first."""
+    names = [_name(members) for members in groups]
+    methods = []
+    for name, members in zip(names, groups, strict=True):
+        unique = name if names.count(name) == 1 else str(members[0].run)
+        methods.append(Method(unique, _by_seed(members)))
+    first = methods[0]
+    for method in methods[1:]:
+        if not method.shared(first):
+            raise ConfigError(
+                f"{method.name} has {_seeds(method)}, {first.name} has {_seeds(first)}: methods are paired by seed;"
+                " give runs of both with the same seed"
+            )
+    return methods
+
+
+def _by_seed(members: Sequence[Evaluation]) -> dict[int, Evaluation]:
+    runs: dict[int, Evaluation] = {}
+    for evaluation in members:
+        seed = evaluation.recipe.seed
+        if seed in runs:
+            raise ConfigError(
+                f"{evaluation.run} is the same method with the same seed ({seed}) as {runs[seed].run}: their recipes"
+                " differ in name at most; give one of the two"
+            )
+        runs[seed] = evaluation
+    return runs
+
+
+def _seeds(method: Method) -> str:
+    return f"seed{'' if len(method.runs) == 1 else 's'} {', '.join(map(str, sorted(method.runs)))}"
+
+
+def _name(members: Sequence[Evaluation]) -> str:
+    """The name that the runs share apart from their seeds: that of the folders, of the recipes, or the first."""
+    for called in ([one.run.resolve().name for one in members], [one.recipe.name for one in members]):
+        bare = [name.removesuffix(f".{one.recipe.seed}") for name, one in zip(called, members, strict=True)]
+        if len(set(bare)) == 1:
+            return bare[0]
+    return f"{bare[0]} ({len(members)} runs)"
+
+
+def _scores(run: Evaluation, metric: MetricName) -> dict[str, float]:
+    scorer = metric_named(metric)
+    return {
+        lang: float(scorer.corpus_score(texts.translations, [texts.references]).score)
+        for lang, texts in run.lines().items()
+    }
+
+
+def _over_seeds(
+    ours: Mapping[int, Mapping[str, float]], theirs: Mapping[int, Mapping[str, float]], groups: Groups
+) -> tuple[dict[str, OverSeeds], dict[str, OverSeeds]]:
+    """The rows of languages and of means, from the scores of each seed."""
+
+    def row(langs: Sequence[str]) -> OverSeeds:
+        system, baseline = (
+            {seed: fmean(scores[lang] for lang in langs) for seed, scores in each.items()} for each in (ours, theirs)
+        )
+        return over_seeds(system, baseline)
+
+    languages = {lang: row([lang]) for lang in next(iter(theirs.values()))}
+    return languages, {name: row(langs) for name, langs in groups.items() if langs}

@@ -1,107 +1,124 @@
-"""`cclm translate`, `cclm score`, `cclm report`: from a trained run to its numbers and its page."""
+"""Translations and scores of a trained run: made once, and made again when what they were made from has changed."""
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from cclm.atomic import atomic_text
 from cclm.data.prepared import Prepared
 from cclm.errors import DataError
-from cclm.evaluation.more_scores import add_external, add_off_target, keep_external
-from cclm.evaluation.score_table import print_scores
-from cclm.evaluation.scores import read_lines, score
+from cclm.evaluation.external import earlier_scores, external_scores
+from cclm.evaluation.scores import Lines, off_target_rates, read_lines, score
+from cclm.formats.scores import Scores
+from cclm.formats.translations import Translations
 from cclm.progress_bar import Progress, shown
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import best_of, is_bitext, recipe_of, tasks_of, weights_of
+from cclm.training.directory import best_of, data_of, is_bitext, recipe_of, tasks_of, weights_of
 from cclm.training.tasks import Task
-from cclm.translation.load import load
+from cclm.translation.load import load, refuse_other_data
 from cclm.translation.model import Model
+
+KINDS = ("", "reference", "source")
+"""The files of a task: its translations, and the references and sources beside them."""
 
 
 class Evaluation:
-    """Translations and scores of a run's split, or of the bitext runs as one system; and what they are made from."""
+    """Translations and scores of one split, of a run or of the bitext runs as one system."""
 
     def __init__(self, run: Path, split: str = "test", recipe: Recipe | None = None) -> None:
         self.run, self.split = run, split
         self.recipe = recipe or recipe_of(run)
-        self.prepared = Prepared.open(self.recipe.prepared, verify=False)
-        made = tasks_of(run, self.recipe, self.prepared)
-        self.tasks = {name: task for name, task in made.items() if split in self.prepared.sizes[task.language]}
+        self.prepared = data_of(run, self.recipe)
+        every = tasks_of(run, self.recipe, self.prepared)
+        self.tasks = {name: task for name, task in every.items() if split in self.prepared.sizes[task.language]}
+        self.left_out = [name for name in every if name not in self.tasks]
         if not self.tasks:
             raise DataError(f"no language has a {split} set: there is nothing to translate")
+        for model in self._models():
+            refuse_other_data(model, self.prepared)
 
-    def made_from(self) -> dict[str, Any]:
-        """All that decides about the translations; it stands in the signature of the scores."""
+    def made_from(self) -> Translations:
+        """All that decides the translations; the signature of the scores repeats it."""
         settings = self.recipe.translation
-        named = {}
+        checkpoints = {}
         for model in self._models():
             best = best_of(model)
-            named[model.name] = f"{best.name} {weights_of(best)[:16]}"
-        return {
-            "split": self.split,
-            "checkpoint": named if is_bitext(self.run) else named[self.run.name],
-            "data": self.prepared.fingerprint[:16],
-            "beam": settings.beam,
-            "length_penalty": settings.length_penalty,
-        }
+            checkpoints[model.name] = f"{best.name} {weights_of(best)[:16]}"
+        return Translations(
+            split=self.split,
+            checkpoint=checkpoints if is_bitext(self.run) else checkpoints[self.run.name],
+            data=self.prepared.fingerprint[:16],
+            beam=settings.beam,
+            length_penalty=settings.length_penalty,
+        )
 
     def translated(self) -> list[Path] | None:
-        """The translations, if they are those of the best checkpoint with the settings of now."""
-        there = all(self._file(task, kind).exists() for task in self.tasks.values() for kind in KINDS)
-        return self._files() if there and _content(self._mark) == self.made_from() else None
+        """The files with the translations if they are complete, of the best checkpoint and with today's settings."""
+        is_current = Translations.find(self._marker) == self.made_from()
+        return self._files() if is_current and self._read() is not None else None
 
-    def scored(self) -> dict[str, Any] | None:
-        """The scores, if they are of these translations."""
-        scores, made_from = _content(self.run / "scores.json"), self.made_from()
-        signature = scores.get("signature", {})
-        same = {name: signature.get(name) for name in made_from} == made_from
-        return scores if same and self.translated() else None
+    def scored(self) -> Scores | None:
+        """The scores in scores.json if they are of these translations."""
+        scores = Scores.find(self.run / "scores.json")
+        is_current = scores is not None and scores.signature.describes(self.made_from())
+        return scores if is_current and self.translated() else None
 
     def translate(self) -> list[Path]:
-        """Translates every task with the best checkpoint; gives the files written."""
+        """Translates every task with the best checkpoint; returns the files with the translations."""
         made_from = self.made_from()
-        self._mark.parent.mkdir(exist_ok=True)
-        self._mark.unlink(missing_ok=True)  # until it is there again, the translations may be of two minds
+        self._marker.parent.mkdir(exist_ok=True)
+        # Until the marker file is written again, translations from two checkpoints may be mixed.
+        self._marker.unlink(missing_ok=True)
         total = sum(self.prepared.sizes[task.language][self.split] for task in self.tasks.values())
         with shown({"translating": total}) as progress:
-            for run, its_tasks in self._models().items():
+            for run, tasks in self._models().items():
                 model = load(run)
-                for task in its_tasks:
+                for task in tasks:
                     self._translate(task, model, progress)
-        atomic_text(self._mark, json.dumps(made_from, indent=1) + "\n")
+        made_from.write(self._marker)
         return self._files()
 
-    def lines(self) -> dict[str, tuple[list[str], list[str], list[str]]]:
-        """Translations, references and sources of every task; what is not translated yet is translated first."""
-        if self.translated() is None:
+    def lines(self) -> dict[str, Lines]:
+        """Translations, references and sources of every task; they are translated first if that is not done yet."""
+        found = self._read() if self.translated() else None
+        if found is None:
             self.translate()
-        return {
-            name: (self._read(task), self._read(task, "reference"), self._read(task, "source"))
-            for name, task in self.tasks.items()
-        }
+            found = self._read()
+        if found is None:
+            raise DataError(f"{self._marker.parent}: the translations cannot be read; does another process write them?")
+        return found
 
     def groups(self) -> tuple[list[str], list[str]]:
         """The tasks of HRLs, and those of LRLs."""
         hrls = [name for name, task in self.tasks.items() if task.language in self.recipe.data.high_resource]
         return hrls, [name for name in self.tasks if name not in hrls]
 
-    def score(self, scorers: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Writes scores.json, with the scores of other programs (name: command) beside ours.
+    def score(self, scorers: Mapping[str, str] | None = None, timeout: float | None = None) -> Scores:
+        """Writes scores.json, with the scores of external scorers (commands by name) beside ours.
 
-        What such programs have given to the same translations before is kept.
+        Earlier scores of external scorers are kept if they are of the same translations. A scorer that takes longer
+        than `timeout` seconds is refused.
         """
-        before, lines = self.scored() or {}, self.lines()
+        before, texts = self.scored(), self.lines()
         hrls, lrls = self.groups()
-        systems = {name: (translations, references) for name, (translations, references, _) in lines.items()}
+        systems = {name: (lines.translations, lines.references) for name, lines in texts.items()}
         scores = score(systems, high_resource=hrls, low_resource=lrls)
-        scores["signature"] |= self.made_from()
-        add_off_target(scores, self.recipe.data, self.tasks, lines)
-        keep_external(scores, before)
-        add_external(scores, scorers or {}, self.tasks, lines)
-        text = json.dumps(scores, indent=1, ensure_ascii=False, allow_nan=False)
-        atomic_text(self.run / "scores.json", text + "\n")
-        return scores
+        rows, signature = dict(scores.languages), dict(self.made_from())
+        targets = {name: task.target for name, task in self.tasks.items()}
+        if rates := off_target_rates(self.recipe.data, targets, texts):
+            signature["off_target"] = rates[0]
+            rows = {name: {**row, **rates[1].get(name, {})} for name, row in rows.items()}
+        external = earlier_scores(before, self.tasks) | external_scores(scorers or {}, self.tasks, texts, timeout)
+        if external:
+            commands = {**(before.signature.scorers if before else {}), **(scorers or {})}
+            signature["scorers"] = {scorer: commands[scorer] for scorer in external}
+            rows = {
+                name: {**row, **{scorer: external[scorer][name] for scorer in external}} for name, row in rows.items()
+            }
+        left_out = {"left_out": self.left_out} if self.left_out else {}
+        signed = scores.signature.model_copy(update=signature)
+        found = scores.model_copy(update={"languages": rows, "signature": signed, **left_out})
+        found.write(self.run / "scores.json")
+        return found
 
     def _models(self) -> dict[Path, list[Task]]:
         """Which run's model translates which tasks."""
@@ -111,20 +128,29 @@ class Evaluation:
 
     def _translate(self, task: Task, model: Model, progress: Progress) -> None:
         sources, references = texts(self.recipe, self.prepared, task, self.split)
-        found = model.stream(
+        translations = model.stream(
             sources, model.pair(task.source, task.target), cut=True, progress=lambda n: progress("translating", n)
         )
-        _write(self._file(task), found)
+        _write(self._file(task), translations)
         _write(self._file(task, "reference"), references)
         _write(self._file(task, "source"), sources)
 
-    @property
-    def _mark(self) -> Path:
-        """The file that says what the translations are made from; it is there only when they all are."""
-        return self.run / "translations" / f"{self.split}.json"
+    def _read(self) -> dict[str, Lines] | None:
+        """The sentences of every task; None if a file is missing, not UTF-8 or not of as many lines as the test set."""
+        found = {}
+        for name, task in self.tasks.items():
+            try:
+                found[name] = Lines(*(read_lines(self._file(task, kind)) for kind in KINDS))
+            except (OSError, ValueError):
+                return None
+            if {len(side) for side in found[name]} != {self.prepared.sizes[task.language][self.split]}:
+                return None
+        return found
 
-    def _read(self, task: Task, kind: str = "") -> list[str]:
-        return read_lines(self._file(task, kind))
+    @property
+    def _marker(self) -> Path:
+        """The file that says what the translations were made from; it exists only when all of them are complete."""
+        return self.run / "translations" / f"{self.split}.json"
 
     def _files(self) -> list[Path]:
         return [self._file(task) for task in self.tasks.values()]
@@ -132,10 +158,6 @@ class Evaluation:
     def _file(self, task: Task, kind: str = "") -> Path:
         stem = f"{self.split}.{task.source}-{task.target}"
         return self.run / "translations" / (f"{stem}.{kind}.txt" if kind else f"{stem}.txt")
-
-
-KINDS = ("", "reference", "source")
-"""The files of a task: its translations, and what stands beside them."""
 
 
 def texts(recipe: Recipe, prepared: Prepared, task: Task, split: str) -> tuple[list[str], list[str]]:
@@ -147,27 +169,3 @@ def texts(recipe: Recipe, prepared: Prepared, task: Task, split: str) -> tuple[l
 
 def _write(path: Path, lines: Iterable[str]) -> None:
     atomic_text(path, "".join(line + "\n" for line in lines))
-
-
-def _content(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; an empty one where there is none."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def run_translate(run: Path, split: str = "test") -> list[Path]:
-    """Translates a split of every task with the best checkpoint; gives the files written."""
-    return Evaluation(run, split).translate()
-
-
-def run_score(
-    run: Path, split: str = "test", *, scorers: Mapping[str, str] | None = None, quiet: bool = False
-) -> dict[str, Any]:
-    """Scores the translations of a split, translated first if they are not there; writes scores.json."""
-    scores = Evaluation(run, split).score(scorers)
-    if not quiet:
-        print_scores(scores)
-    return scores

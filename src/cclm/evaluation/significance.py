@@ -1,20 +1,19 @@
-"""What the differences between two methods license one to say: an interval over seeds, Holm, and the sentence."""
+"""What the differences between two methods allow one to conclude: paired t over seeds, Holm, and a sentence."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from cclm.evaluation.student import quantile, two_sided
+from functools import cache
 
 LEVEL = 0.05
-"""Of a test; an interval covers the rest."""
+"""The significance level of a test; an interval covers the rest."""
 FEW = 5
-"""Below so many seeds a detected difference is told as a hint."""
+"""With fewer seeds than this, a detected difference is called a hint."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean of paired differences with its 95 % t interval. What one difference cannot give is None."""
+    """A mean of paired differences with its 95 % t interval. What a single difference cannot give is None."""
 
     mean: float
     sd: float | None
@@ -26,11 +25,28 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class OverSeeds:
+    """Two mean scores and the mean difference, system minus baseline, with its 95 % t interval and two-sided p.
+
+    What a single seed cannot give is None. `differences` has the difference of each seed, by the seed as a string: JSON
+    has no other keys.
+    """
+
+    baseline: float
+    system: float
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    differences: dict[str, float]
+
+
+@dataclass(frozen=True)
 class Comparison:
     """A difference between two systems: the score of `first` minus that of `second`.
 
     Over several seeds, the interval is `paired_t`'s; of one seed, it is a bootstrap of the test sentences, or None.
-    `p` is two-sided; it is `adjusted` by `holm` where several comparisons are made. The interval is not.
+    `p` is two-sided; it is `adjusted` by `holm` if several comparisons are made. The interval is not adjusted.
     """
 
     first: str
@@ -44,15 +60,26 @@ class Comparison:
     adjusted: bool = False
 
 
-def paired_t(differences: Sequence[float]) -> Interval:
-    """The mean of paired differences, one a seed, with its 95 % interval and the two-sided p of "no difference".
+def over_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> OverSeeds:
+    """How a system differs from the baseline, paired by seed. Seeds that only one of them has are left out."""
+    shared = [seed for seed in system if seed in baseline]
+    if not shared:
+        raise ValueError(f"no seed in common: the system has {sorted(system)}, the baseline {sorted(baseline)}")
+    differences = {str(seed): system[seed] - baseline[seed] for seed in shared}
+    interval = paired_t(list(differences.values()))
+    theirs, ours = (math.fsum(scores[seed] for seed in shared) / len(shared) for scores in (baseline, system))
+    return OverSeeds(theirs, ours, interval.mean, interval.low, interval.high, interval.p, differences)
 
-    Differences that are all equal leave nothing to estimate: the interval has no width, t is None, and p is 1 where
-    they are all 0 and 0 where they are not.
+
+def paired_t(differences: Sequence[float]) -> Interval:
+    """The mean of paired differences, one per seed, with its 95 % interval and the two-sided p of "no difference".
+
+    If all differences are equal there is no variance to estimate: the interval has no width, t is None, and p is 1 if
+    they are 0, otherwise 0.
     """
     values = [float(value) for value in differences]
     if not values or not all(map(math.isfinite, values)):
-        raise ValueError(f"a paired t interval is of one or more finite differences; got {values}")
+        raise ValueError(f"a paired t interval needs one or more finite differences; got {values}")
     n, mean = len(values), math.fsum(values) / len(values)
     if n == 1:
         return Interval(mean, None, None, None, None, None, n)
@@ -61,14 +88,14 @@ def paired_t(differences: Sequence[float]) -> Interval:
         return Interval(value, 0.0, value, value, None, 0.0 if value else 1.0, n)
     sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
     error = sd / math.sqrt(n)
-    half = quantile(1 - LEVEL / 2, n - 1) * error
-    return Interval(mean, sd, mean - half, mean + half, mean / error, two_sided(mean / error, n - 1), n)
+    half = t_quantile(1 - LEVEL / 2, n - 1) * error
+    return Interval(mean, sd, mean - half, mean + half, mean / error, t_two_sided(mean / error, n - 1), n)
 
 
 def detectable(differences: Sequence[float]) -> float | None:
-    """The smallest mean difference that would be detected with as many seeds that differ as much among themselves.
+    """The smallest mean difference that would be detected with this number of seeds and this variance between them.
 
-    It is half the width of the interval: at five seeds 1.24 standard deviations. None for one seed.
+    It is half the width of the interval: with five seeds 1.24 standard deviations. None for one seed.
     """
     interval = paired_t(differences)
     return None if interval.low is None or interval.high is None else (interval.high - interval.low) / 2
@@ -90,23 +117,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def sentence(comparison: Comparison) -> str:
-    """All that the numbers license one to say."""
+    """What the numbers allow one to conclude, and no more."""
     found = comparison
-    told = f"{found.mean:+.2f} {found.metric}"
+    numbers = f"{found.mean:+.2f} {found.metric}"
     if found.low is None or found.high is None or found.p is None:
-        return f"{found.first} against {found.second}: {told} on one seed, without an interval; it licenses no claim"
-    told += f" [{found.low:+.2f}, {found.high:+.2f}], {_probability(found.p)}{' after Holm' if found.adjusted else ''}"
+        return f"{found.first} against {found.second}: {numbers} on one seed, without an interval; it licenses no claim"
+    adjusted = " after Holm" if found.adjusted else ""
+    numbers += f" [{found.low:+.2f}, {found.high:+.2f}], {_probability(found.p)}{adjusted}"
     if found.seeds == 1:
         words = _detected(found) if found.p < LEVEL else _undetected(found)
         return (
-            f"on these test sentences, {words}: {told}; this is one seed, and a bootstrap of its sentences licenses no"
-            " claim about the method"
+            f"on these test sentences, {words}: {numbers}; this is one seed, and a bootstrap of its sentences licenses"
+            " no claim about the method"
         )
-    told += f", {found.seeds} seeds"
+    numbers += f", {found.seeds} seeds"
     if found.p < LEVEL:
         hint = f"; with fewer than {FEW} seeds, a hint and no more" if found.seeds < FEW else ""
-        return f"{_detected(found)}: {told}{hint}"
-    return f"{_undetected(found)}: {told}; gains above {max(0.0, found.high):.2f} can be excluded"
+        return f"{_detected(found)}: {numbers}{hint}"
+    return f"{_undetected(found)}: {numbers}; gains above {max(0.0, found.high):.2f} can be excluded"
 
 
 def _detected(found: Comparison) -> str:
@@ -119,3 +147,56 @@ def _undetected(found: Comparison) -> str:
 
 def _probability(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+# --- Student's t distribution -----------------------------------------------------------------------------------------
+# By hand, in 40 lines of standard library: SciPy would be 100 MB for two functions. The tests compare with SciPy.
+
+TERMS = 300
+"""Terms of the continued fraction. It converges after about the square root of the degrees of freedom."""
+
+
+def t_cdf(t: float, freedom: float) -> float:
+    """The probability of at most `t` with `freedom` degrees of freedom."""
+    within = _incomplete_beta(t * t / (freedom + t * t), freedom / (freedom + t * t), 0.5, freedom / 2)
+    return 0.5 + math.copysign(within / 2, t)
+
+
+def t_two_sided(t: float, freedom: float) -> float:
+    """The probability of a value at least as far from 0 as `t`."""
+    return _incomplete_beta(freedom / (freedom + t * t), t * t / (freedom + t * t), freedom / 2, 0.5)
+
+
+@cache
+def t_quantile(probability: float, freedom: float) -> float:
+    """The t below which a value lies with this probability, by bisection."""
+    if not 0 < probability < 1:
+        raise ValueError(f"a quantile needs a probability between 0 and 1; got {probability}")
+    if probability < 0.5:
+        return -t_quantile(1 - probability, freedom)
+    low, high = 0.0, 1.0
+    while t_cdf(high, freedom) < probability:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if t_cdf(middle, freedom) < probability else (low, middle)
+    return high
+
+
+def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
+    """The regularised I_x(a, b). `rest` is 1 - x, a separate argument: near x = 1 the subtraction loses its digits."""
+    if x <= 0 or rest <= 0:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):  # on this side the fraction converges slowly
+        return 1 - _incomplete_beta(rest, x, b, a)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest)
+    return math.exp(scale) / (a * _continued_fraction(x, a, b))
+
+
+def _continued_fraction(x: float, a: float, b: float) -> float:
+    """1 + d1/(1 + d2/(1 + ...)), from the inside out; the coefficients are those of DLMF 8.17.22."""
+    value = 1.0
+    for k in range(TERMS, 0, -1):
+        m = k // 2
+        above = -(a + m) * (a + b + m) if k % 2 else m * (b - m)
+        value = 1 + above * x / ((a + k - 1) * (a + k)) / value
+    return value

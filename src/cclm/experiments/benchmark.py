@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cclm.atomic import write_if_changed
 from cclm.data.prepared import Prepared
+from cclm.data.work_folder import WorkFolder, key_of
 from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.experiments.executor import Job, Watcher, nobody, run_jobs
@@ -16,8 +16,6 @@ from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Event, Log, Stopped
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import RECIPE
-from cclm.training.lock import Lock, owner_of
-from cclm.training.provenance import changes, made_from
 from cclm.training.tasks import tasks
 
 Say = Callable[[str], object]
@@ -45,21 +43,41 @@ def bitext_recipe(recipe: Recipe) -> Recipe:
     return Recipe.model_validate(content)
 
 
+NOT_DECISIVE = {"patience", "device", "save_every"}
+"""Settings of training that decide how long, where and how safely a bitext model is trained, not what it becomes."""
+TRAINING_0_1_0 = (
+    "batch_tokens", "accumulate", "learning_rate", "warmup", "label_smoothing", "clip", "max_steps", "validate_every",
+    "patience", "stop_on", "select_on", "bleu", "precision", "device",
+)  # fmt: skip
+MODEL_0_1_0 = (
+    "layers", "heads", "width", "feed_forward", "dropout", "attention_dropout", "activation_dropout",
+)  # fmt: skip
+
+
 def fingerprint(recipe: Recipe, prepared: Prepared) -> str:
     """Identifies everything that makes L*: data, vocabularies, direction, model, training."""
     bitext = bitext_recipe(recipe).model_dump(mode="json", include={"seed", "model", "training"})
+    training = {name: value for name, value in bitext["training"].items() if name not in NOT_DECISIVE}
+    return key_of([prepared.fingerprint, recipe.data.direction, bitext | {"training": training}])
+
+
+def fingerprint_0_1_0(recipe: Recipe, prepared: Prepared) -> str:
+    """The fingerprint that version 0.1.0 gave the same L*."""
+    bitext = bitext_recipe(recipe).model_dump(mode="json", include={"seed", "model", "training"})
+    bitext["training"] = {name: bitext["training"][name] for name in TRAINING_0_1_0}
+    bitext["model"] = {name: bitext["model"][name] for name in MODEL_0_1_0}
     made = [prepared.fingerprint, recipe.data.direction, bitext]
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
 
 
-def bitext_folder(recipe: Recipe) -> Path:
-    """The folder of the bitext models: one run directory per task, and their recipe."""
-    return Path(recipe.work) / "runs" / "bitext"
+def benchmark_key(recipe: Recipe, prepared: Prepared) -> str:
+    """The key of L* and its bitext models in the cache."""
+    return fingerprint(recipe, prepared)[:16]
 
 
-def folder_of(recipe: Recipe, task: str) -> Path:
-    """The run directory of a task's bitext model."""
-    return bitext_folder(recipe) / task
+def bitext_folder(recipe: Recipe, prepared: Prepared) -> Path:
+    """The folder of the bitext models: one run directory per task, their recipe, and benchmark.json."""
+    return WorkFolder(Path(recipe.work)).entry("benchmark", benchmark_key(recipe, prepared))
 
 
 def benchmark(
@@ -67,13 +85,16 @@ def benchmark(
 ) -> dict[str, float]:
     """L* of every task: from the user's table, from an earlier benchmark, or trained now."""
     losses = kept(recipe, prepared, say)
-    write_recipe(recipe)
-    if losses is None:
-        jobs = bitext_jobs(recipe, prepared, bitext_folder(recipe), say)
-        _train_all(jobs, at_once or available_cores(), _Announcer(watcher, say))
-        losses = {job.name: best_loss(job.folder, job.name) for job in jobs}
-        found = Benchmark(losses=losses, fingerprint=fingerprint(recipe, prepared))
-        found.write(_file(recipe))
+    if losses is not None:
+        return losses
+    with WorkFolder(Path(recipe.work)).lock("benchmark", benchmark_key(recipe, prepared), say):
+        losses = kept(recipe, prepared, say)  # another process may have trained it meanwhile
+        if losses is None:
+            jobs = bitext_jobs(recipe, prepared)
+            _train_all(jobs, at_once or available_cores(), _Announcer(watcher, say))
+            losses = {job.name: best_loss(job.folder, job.name) for job in jobs}
+            found = Benchmark(losses=losses, fingerprint=fingerprint(recipe, prepared))
+            found.write(_file(recipe, prepared))
     return losses
 
 
@@ -82,20 +103,23 @@ def kept(recipe: Recipe, prepared: Prepared, say: Say = lambda line: None) -> di
     if recipe.benchmark.file:
         return _given(Path(recipe.benchmark.file), recipe, prepared, say)
     # None, or damaged: made anew from the bitext models, which are still there.
-    found = Benchmark.find(_file(recipe))
-    return dict(found.losses) if found and found.fingerprint == fingerprint(recipe, prepared) else None
+    accepted = (fingerprint(recipe, prepared), fingerprint_0_1_0(recipe, prepared))
+    for path in (_file(recipe, prepared), Path(recipe.work) / "benchmark.json"):
+        found = Benchmark.find(path)
+        if found and found.fingerprint in accepted:
+            return dict(found.losses)
+    return None
 
 
-def _file(recipe: Recipe) -> Path:
-    return Path(recipe.work) / "benchmark.json"
+def _file(recipe: Recipe, prepared: Prepared) -> Path:
+    return bitext_folder(recipe, prepared) / "benchmark.json"
 
 
-def write_recipe(recipe: Recipe, folder: Path | None = None) -> None:
+def write_recipe(recipe: Recipe, prepared: Prepared) -> None:
     """Writes the recipe of the bitext models, for their processes and for whoever translates with them later."""
-    if folder or not recipe.benchmark.file:
-        place = folder or bitext_folder(recipe)
-        place.mkdir(parents=True, exist_ok=True)
-        write_if_changed(place / RECIPE, bitext_recipe(recipe).model_dump_json(indent=1) + "\n")
+    folder = bitext_folder(recipe, prepared)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_if_changed(folder / RECIPE, bitext_recipe(recipe).model_dump_json(indent=1) + "\n")
 
 
 def best_loss(folder: Path, task: str) -> float:
@@ -107,13 +131,12 @@ def best_loss(folder: Path, task: str) -> float:
     return loss
 
 
-def bitext_jobs(recipe: Recipe, prepared: Prepared, folder: Path, say: Say) -> list[Job]:
-    """The trainings of all bitext models into this folder, which is the recipe's or another seed's."""
-    write_recipe(recipe, folder)
-    names = list(tasks(recipe.data, prepared))
-    for name in names:
-        _remove_outdated(recipe, prepared, folder / name, say)
-    return [Job(name, folder / RECIPE, folder / name, only=name) for name in names]
+def bitext_jobs(recipe: Recipe, prepared: Prepared) -> list[Job]:
+    """The trainings of all bitext models of a recipe."""
+    write_recipe(recipe, prepared)
+    folder = bitext_folder(recipe, prepared)
+    names = tasks(recipe.data, prepared)
+    return [Job(name, folder / RECIPE, folder / name, prepared.folder, only=name) for name in names]
 
 
 @dataclass(frozen=True)
@@ -136,15 +159,6 @@ def _train_all(jobs: list[Job], at_once: int, watcher: Watcher) -> None:
         raise TrainingError("; ".join(f"bitext model of {name} failed: {why}" for name, why in failed.items()))
 
 
-def _remove_outdated(recipe: Recipe, prepared: Prepared, folder: Path, say: Say) -> None:
-    """A bitext model of other data or settings serves nobody any more: its place is needed."""
-    changed = changes(folder, made_from(bitext_recipe(recipe), prepared, None))
-    if changed and owner_of(folder) is None:
-        say(f"bitext {folder.name}: trained anew, as it was made with other settings ({changed[0]})")
-        with Lock(folder):
-            shutil.rmtree(folder)
-
-
 def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Say) -> dict[str, float]:
     """A table of the user's. Without a fingerprint it is taken with a warning; with another one it is refused."""
     try:
@@ -157,6 +171,6 @@ def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Say) -> dict[str
         raise ConfigError(f"benchmark.file {path}: no loss for {', '.join(missing)}")
     if found.fingerprint is None:
         say(f"{path} has no fingerprint: taken as it is, though it may belong to other data")
-    elif found.fingerprint != fingerprint(recipe, prepared):
+    elif found.fingerprint not in (fingerprint(recipe, prepared), fingerprint_0_1_0(recipe, prepared)):
         raise ConfigError(f"benchmark.file {path} was made with other data or settings; run `cclm benchmark` again")
     return {name: found.losses[name] for name in names}

@@ -6,10 +6,10 @@ from pathlib import Path
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import SPECIALS
-from cclm.experiments.benchmark import bitext_recipe, folder_of
+from cclm.experiments.benchmark import bitext_folder, bitext_recipe
+from cclm.formats.checkpoint import Progress
 from cclm.recipe.schema import Recipe
-from cclm.training.progress import Progress
-from cclm.training.provenance import changes, made_from, newest_checkpoint, progress_of
+from cclm.training.provenance import newest_checkpoint, progress_of
 from cclm.training.tasks import tasks
 
 
@@ -33,9 +33,8 @@ def benchmark_cost(recipe: Recipe, prepared: Prepared | None) -> Cost:
     steps, tokens = 0, 0.0
     means = _tokens_per_batch(recipe, prepared)
     for name, mean in means.items():
-        folder = folder_of(recipe, name)
-        usable = prepared is not None and not changes(folder, made_from(settings, prepared, None))
-        left = _steps_left(folder if usable else None, settings.training.max_steps)
+        folder = bitext_folder(recipe, prepared) / name if prepared else None
+        left = _steps_left(folder, settings.training.max_steps)
         steps, tokens = steps + left, tokens + left * settings.training.accumulate * mean
     return Cost(len(means), steps, round(tokens))
 

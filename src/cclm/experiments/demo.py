@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -19,9 +18,10 @@ from cclm.experiments.display import Display
 from cclm.experiments.executor import Job, run_jobs
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
+from cclm.formats.scores import Scores
 from cclm.recipe import Recipe, load_recipe
-from cclm.report.matrix import similarity_table
 from cclm.report.pages import run_report
+from cclm.report.similarity_table import similarity_table
 
 METHODS = {
     "ccl-m-avg": ("name=ccl-m-avg",),
@@ -54,10 +54,14 @@ def run(overrides: Iterable[str] = ()) -> Path:
         stages.begin("benchmark", "one bilingual model per language, to measure competence against")
         pipeline.walk(("benchmark",))
     stages.begin("train", f"{ours} and proportional sampling, all else equal, side by side")
-    _train(recipes)
+    _train(recipes, pipeline.data.folder)
     stages.begin("test", "translating and scoring the test sets of all three")
     runs = {name: run_folder(each) for name, each in recipes.items()}
-    folders = {"bitext": bitext_folder(recipe), "proportional": runs["proportional"], ours: runs["ccl-m-avg"]}
+    folders = {
+        "bitext": bitext_folder(recipe, pipeline.data),
+        "proportional": runs["proportional"],
+        ours: runs["ccl-m-avg"],
+    }
     evaluations = {name: Evaluation(folder) for name, folder in folders.items()}
     scores = {name: evaluation.scored() or evaluation.score() for name, evaluation in evaluations.items()}
     page = run_report(runs["ccl-m-avg"])
@@ -95,21 +99,21 @@ class _Stages:
         self._last = now
 
 
-def _train(recipes: Mapping[str, Recipe]) -> None:
+def _train(recipes: Mapping[str, Recipe], data: Path) -> None:
     jobs = []
     for name, recipe in recipes.items():
         folder = run_folder(recipe)
         path = folder.parent / f"{name}.json"
         folder.parent.mkdir(parents=True, exist_ok=True)
         write_if_changed(path, recipe.model_dump_json(indent=1) + "\n")
-        jobs.append(Job(name, path, folder))
+        jobs.append(Job(name, path, folder, data))
     with Display(recipe.training.max_steps) as display:
         failed = run_jobs(jobs, available_cores(), display)
     if failed:
         raise TrainingError("; ".join(f"{name} failed: {why}" for name, why in failed.items()))
 
 
-def _table(sizes: Mapping[str, int], scores: Mapping[str, Any], admissions: Mapping[str, int]) -> Table:
+def _table(sizes: Mapping[str, int], scores: Mapping[str, Scores], admissions: Mapping[str, int]) -> Table:
     title = "\nBLEU on the test sets, with 95 % intervals"
     table = Table(
         box=None, padding=(0, 2, 0, 0), header_style="bold", title=title, title_justify="left", title_style="bold"
@@ -118,10 +122,11 @@ def _table(sizes: Mapping[str, int], scores: Mapping[str, Any], admissions: Mapp
     for head in ("pairs", *scores, "admitted"):
         table.add_column(head, justify="right")
     for lang, size in sizes.items():
-        cells = [_cell(system["languages"][lang]) for system in scores.values()]
+        cells = [_cell(system.languages[lang]) for system in scores.values()]
         table.add_row(lang, f"{size:,}", *cells, f"step {admissions[lang]:,}" if lang in admissions else "at the start")
     for key, title in (("all", "mean"), ("hrl", "HRLs"), ("lrl", "LRLs")):
-        table.add_row(title, "", *(f"{system['means'][key]:.1f}     " for system in scores.values()), "", style="bold")
+        means = (getattr(system.means, key) for system in scores.values())
+        table.add_row(title, "", *("" if mean is None else f"{mean:.1f}     " for mean in means), "", style="bold")
     return table
 
 

@@ -30,6 +30,8 @@ class Job:
     """A recipe as JSON."""
     folder: Path
     """The run directory."""
+    data: Path
+    """The folder of the prepared data: another process may change which is the current one."""
     only: str | None = None
     """The one task of a bitext model."""
     forks: tuple[Path, ...] = ()

@@ -19,20 +19,32 @@ from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepare import Plan, Preparation
 from cclm.data.prepared import Prepared
+from cclm.data.work_folder import WorkFolder, key_of
 from cclm.errors import ConfigError, DataError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.benchmark import benchmark, kept, write_recipe
+from cclm.experiments.adopt import adopt_benchmark, adopt_graph, adopt_prepared
+from cclm.experiments.benchmark import benchmark, benchmark_key, kept, write_recipe
 from cclm.experiments.cost import NOTHING, Cost, benchmark_cost, training_cost
 from cclm.experiments.executor import Job, Watcher, nobody, read_recipe
+from cclm.formats.benchmark import Benchmark
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import reported, run_report
-from cclm.training.manifest import origin_of
-from cclm.training.provenance import begun_with, is_finished, refuse_other_settings, write_config
+from cclm.training.directory import origin_of
+from cclm.training.provenance import (
+    begun_with,
+    changes,
+    is_finished,
+    made_from,
+    refuse_other_settings,
+    write_config,
+)
 
 if TYPE_CHECKING:
     from cclm.training.ranks import Ranks
 
+KINDS = {"prepare": "prepared", "graph": "graph", "benchmark": "benchmark"}
+"""What the stages that have one keep in the cache."""
 STAGES = ("prepare", "graph", "benchmark", "train", "translate", "score", "report")
 
 
@@ -53,6 +65,8 @@ class Planned:
     name: str
     to_do: bool
     cost: Cost = NOTHING
+    current: Path | None = None
+    """The entry of the cache that is current now, for a stage that has one."""
 
 
 @dataclass
@@ -93,24 +107,33 @@ class Pipeline:
         )
         return (stage for stage in made if stage.name in names)
 
-    def walk(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> None:
-        """Makes every stage of these names that is not done; says of each whether it was made or skipped."""
+    def walk(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> list[str]:
+        """Makes every stage of these names that is not done; says of each whether it was made or skipped.
+
+        Returns the names of those that were made.
+        """
+        made = []
         self.trains = self.trains or "train" in names
         if "train" in names:
             self.refuse_other_settings()
+        adopt_prepared(self.work)
+        adopt_graph(self.work)
         for stage in self.stages(names):
             start = time.monotonic()
+            if stage.name == "benchmark":
+                adopt_benchmark(self.work, as_one(self.recipe), self.data)
             if stage.is_done():
                 say(f"{stage.name:<10} skipped: nothing has changed")
             else:
                 stage.make()
+                made.append(stage.name)
                 say(f"{stage.name:<10} done in {time.monotonic() - start:.1f} s")
             if stage.name == "prepare" and "train" in names:
                 self.refuse_other_settings()  # of the data, too
+            self._point(stage.name)
             if stage.name == "train" and "translate" in names:
-                # Trained now or before: settings of the translation may be new.
-                write_recipe(as_one(self.recipe))
-                write_config(self.folder, self.recipe)
+                self._write_settings()
+        return made
 
     def plan(self, names: Sequence[str] = STAGES) -> list[Planned]:
         """What `walk` would do, without doing it. What depends on a stage that is not done is not done either."""
@@ -120,7 +143,8 @@ class Pipeline:
         for stage in self.stages(names):
             waits = any(planned[name].to_do for name in NEEDS[stage.name] if name in planned)
             to_do = waits or not stage.is_done()
-            planned[stage.name] = Planned(stage.name, to_do, stage.cost() if to_do else NOTHING)
+            current = self.work.current(KINDS[stage.name]) if stage.name in KINDS else None
+            planned[stage.name] = Planned(stage.name, to_do, stage.cost() if to_do else NOTHING, current)
         return list(planned.values())
 
     def run(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> bool:
@@ -133,6 +157,38 @@ class Pipeline:
         self.walk(names, say=say)
         return True
 
+    def _point(self, stage: str) -> None:
+        """Makes what a stage has made, or found, the current one of the work folder."""
+        if stage == "prepare":
+            self.work.point("prepared", self.data.folder.name)
+        elif stage == "graph" and self.graph is None:
+            self.work.remove_pointer("graph")
+        elif stage == "graph":
+            self.work.point("graph", self._graph_key)
+        elif stage == "benchmark" and not self.recipe.benchmark.file:
+            self.work.point("benchmark", benchmark_key(as_one(self.recipe), self.data))
+
+    def _write_settings(self) -> None:
+        """Writes the settings of the run, trained now or before: those of the translation may be new."""
+        if not self.recipe.benchmark.file:
+            write_recipe(as_one(self.recipe), self.data)
+        write_config(self.folder, self.recipe, self.keys)
+
+    @property
+    def work(self) -> WorkFolder:
+        """The work folder of the recipe."""
+        return WorkFolder(Path(self.recipe.work))
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The keys in the cache of what the training is given."""
+        return cache_keys(self.recipe, self.data, self.graph)
+
+    @property
+    def _graph_key(self) -> str:
+        assert self.graph is not None
+        return key_of(self.graph.to_json())
+
     def refuse_other_settings(self) -> None:
         """Refuses a recipe that a run of its name was not begun with, before anything is made that it could not use."""
         refuse_other_settings(self.folder, self.recipe, world_size(), self.prepared)
@@ -143,27 +199,39 @@ class Pipeline:
         return Evaluation(self.folder, recipe=self.recipe)
 
     def _is_prepared(self) -> bool:
-        self.prepared = self._preparation.existing()
+        self._preparation.check_folder()
+        self.prepared = self._preparation.existing(self._prepared_entry) or self._preparation.existing()
         return self.prepared is not None
 
     def _prepare(self) -> None:
-        models = 1 if self.recipe.vocabulary.joint else len(self.recipe.data.languages) + 1
-        with shown({"learning subwords": models, "encoding": "reading"}) as progress:
-            self.prepared = self._preparation.make(workers=self.workers, progress=progress)
+        entry = self._prepared_entry
+        with self.work.lock("prepared", entry.name, self.say):
+            self.prepared = self._preparation.existing(entry)  # another process may have made it meanwhile
+            if self.prepared is None:
+                models = 1 if self.recipe.vocabulary.joint else len(self.recipe.data.languages) + 1
+                with shown({"learning subwords": models, "encoding": "reading"}) as progress:
+                    self.prepared = self._preparation.make(entry, workers=self.workers, progress=progress)
 
     @cached_property
     def _preparation(self) -> Preparation:
         return Preparation(Plan(self.recipe.data, self.recipe.vocabulary), self.recipe.prepared)
 
+    @property
+    def _prepared_entry(self) -> Path:
+        return self.work.entry("prepared", key_of(self._preparation.made_from.plain()))
+
     def _has_graph(self) -> bool:
         self.graph = graph_of(self.recipe, self.data)
-        path = self.recipe.graph_file
         if self.graph is None:
-            return not path.exists()
-        return path.is_file() and path.read_bytes() == self.graph.to_json().encode()
+            return not self.recipe.graph_file.exists()
+        for path in (self.work.entry("graph", self._graph_key) / "graph.json", self.recipe.graph_file):
+            if path.is_file() and path.read_bytes() == self.graph.to_json().encode():
+                return True
+        return False
 
     def _write_graph(self) -> None:
-        write_graph(self.recipe, self.graph)
+        if self.graph:
+            write_graph(self.work, self.graph)
 
     def _has_losses(self) -> bool:
         own = begun_with(self.folder, self.recipe) if self.trains else None
@@ -193,23 +261,17 @@ class Pipeline:
     def train(self, ranks: "Ranks | None" = None) -> None:
         """The training itself, when all that comes before it is there."""
         from cclm.training.ranks import ALONE  # torch: only where there is something to train
-        from cclm.training.session import train
+        from cclm.training.session import Options, train
 
         bleu = None
         if self.recipe.training.measures_bleu:
             from cclm.evaluation.dev_bleu import DevBleu  # a second more, where transformers is installed
 
             bleu = DevBleu(self.recipe, self.data, self.folder)
-        train(
-            self.recipe,
-            self.data,
-            self.graph,
-            self.losses,
-            self.folder,
-            ranks=ranks or ALONE,
-            bleu=bleu,
-            tensorboard=self.tensorboard,
-        )
+        options = Options(ranks=ranks or ALONE, bleu=bleu, tensorboard=self.tensorboard)
+        if options.ranks.first:
+            describe(self.recipe, self.data, self.graph, self.losses, self.folder)
+        train(self.recipe, self.data, self.graph, self.losses, self.folder, options)
 
     def _train_on_ranks(self) -> bool:
         """The stages up to the training under torchrun: the first rank makes what comes before it, all train.
@@ -226,10 +288,11 @@ class Pipeline:
                 self.walk(("prepare",))
                 self.refuse_other_settings()
                 self.walk(("graph", "benchmark"))
-                ranks.told(json.dumps([self.graph and self.graph.to_json(), self.losses]))
+                graph = self.graph and self.graph.to_json()
+                ranks.broadcast(json.dumps([str(self.data.folder), graph, self.losses]))
             else:
-                graph, self.losses = json.loads(ranks.told())
-                self.prepared = Prepared.open(self.recipe.prepared)
+                data, graph, self.losses = json.loads(ranks.broadcast())
+                self.prepared = Prepared.open(Path(data))
                 self.graph = LanguageGraph.from_json(graph) if graph else None
             self.train(ranks)
         return ranks.first
@@ -299,32 +362,58 @@ def _given_graph(recipe: Recipe, path: Path) -> LanguageGraph:
     return graph
 
 
-def write_graph(recipe: Recipe, graph: LanguageGraph | None) -> None:
-    """Leaves the graph where the report looks for it; removes an old one where there is none."""
+def write_graph(work: WorkFolder, graph: LanguageGraph) -> Path:
+    """Writes a graph into the cache, unless it is there already; returns its folder."""
+    folder = work.entry("graph", key_of(graph.to_json()))
     try:
-        if graph is None:
-            recipe.graph_file.unlink(missing_ok=True)
-        else:
-            recipe.graph_file.parent.mkdir(parents=True, exist_ok=True)
-            write_if_changed(recipe.graph_file, graph.to_json())
+        folder.mkdir(parents=True, exist_ok=True)
+        write_if_changed(folder / "graph.json", graph.to_json())
     except OSError as error:
-        raise DataError(f"{recipe.graph_file}: {error.strerror or error}") from None
+        raise DataError(f"{error.filename or folder}: {error.strerror or error}") from None
+    return folder
+
+
+def cache_keys(recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None) -> dict[str, str]:
+    """The keys in the cache of what a training is given."""
+    keys = {"prepared": prepared.folder.name}
+    keys |= {"graph": key_of(graph.to_json())} if graph else {}
+    return keys | {"benchmark": benchmark_key(as_one(recipe), prepared)}
+
+
+def describe(
+    recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None, losses: dict[str, float] | None, folder: Path
+) -> None:
+    """Leaves in a run directory what its training is given: the keys, and copies of graph and L* for its report.
+
+    A run that was begun with something else is left alone: its training will be refused.
+    """
+    if changes(folder, made_from(recipe, prepared, losses, world_size())):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    write_config(folder, recipe, cache_keys(recipe, prepared, graph))
+    if graph:
+        write_if_changed(folder / "graph.json", graph.to_json())
+    if losses:
+        Benchmark(losses=losses).write(folder / "benchmark.json")
 
 
 def train_job(job: Job) -> None:
     """Trains a job in this process, and scores it if asked to. What comes before the training has been made already."""
-    from cclm.training.session import train
+    from cclm.training.session import Options, train
 
     recipe = job.settings()
-    prepared = Prepared.open(recipe.prepared)
+    prepared = Prepared.open(job.data)
     if job.only:
-        train(recipe, prepared, None, None, job.folder, only=[job.only])
+        train(recipe, prepared, None, None, job.folder, Options(only=(job.only,)))
         return
     forks = {fork.name: fork for fork in map(read_recipe, job.forks)}
-    train(recipe, prepared, graph_of(recipe, prepared), kept(recipe, prepared), job.folder, followers=forks)
-    evaluation = Evaluation(job.folder) if job.scored and not origin_of(job.folder).get("same") else None
-    if evaluation and not evaluation.scored():
-        evaluation.score()
+    graph, losses = graph_of(recipe, prepared), kept(recipe, prepared)
+    describe(recipe, prepared, graph, losses, job.folder)
+    train(recipe, prepared, graph, losses, job.folder, Options(forks=forks))
+    origin = origin_of(job.folder)
+    if job.scored and not (origin and origin.same):  # of two runs that never parted, one is scored
+        evaluation = Evaluation(job.folder)
+        evaluation.scored() or evaluation.score()
 
 
 def print_line(line: str) -> None:

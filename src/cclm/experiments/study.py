@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cclm.atomic import write_if_changed
+from cclm.data.work_folder import WorkFolder
 from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
@@ -22,8 +23,7 @@ from cclm.formats.study import Try as TryResult
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, Try, plain, steps_to_come
 from cclm.report.pages import write_study
-from cclm.training.log import differences
-from cclm.training.provenance import is_finished
+from cclm.training.provenance import differences, is_finished
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,15 @@ class StudyRun:
 
     def trials(self) -> list[Trial]:
         """Every arm with every seed, the first seed's first: after one round there is something to look at."""
-        return [Trial(arm, seed, self._run_folder(arm, seed)) for seed in self.study.seeds for arm in self.study.arms]
+        return [self._trial(arm, seed) for seed in self.study.seeds for arm in self.study.arms]
 
-    def _run_folder(self, arm: str, seed: int) -> Path:
-        if arm == BITEXT and seed == self.recipe.seed:
-            return bitext_folder(self.recipe)  # the very models that L* comes from
-        return Path(self.recipe.work) / "runs" / f"{arm}.{seed}"
+    def _trial(self, arm: str, seed: int) -> Trial:
+        run = f"runs/{arm}.{seed}"
+        if arm != BITEXT:
+            return Trial(arm, seed, Path(self.recipe.work) / run, run)
+        # With the seed of the recipe, these are the very models that L* comes from.
+        folder = bitext_folder(self.recipe.model_copy(update={"seed": seed}), self.pipeline.data)
+        return Trial(arm, seed, folder, f"runs/{BITEXT}" if seed == self.recipe.seed else run)
 
 
 def study_folder(study: Study, recipe: Recipe) -> Path:
@@ -74,7 +77,7 @@ def run(study: Study, at_once: int | None = None) -> Path:
     made = replace(made, study=tuned.study)
     untuned = {trial.name: tuned.failed[trial.arm] for trial in made.trials() if trial.arm in tuned.failed}
     failed = _train(made, untuned)
-    found = results(made.study, recipe, pipeline.data, pipeline.losses, made.trials(), failed)
+    found = results(made.study, recipe, pipeline.data, pipeline.losses, made.trials(), failed, pipeline.graph)
     if tuned.facts:
         found = found.model_copy(update={"tuning": tuned.facts})
     found.write(made.folder / "results.json")
@@ -137,7 +140,8 @@ def _due(made: StudyRun, trial: Trial) -> list[Job]:
     """The jobs of a trial that are not done. Its recipe is left in the folder of the study, for `cclm train`."""
     if trial.arm == BITEXT:
         mine = made.recipe.model_copy(update={"seed": trial.seed})
-        jobs = bitext_jobs(mine, made.pipeline.data, trial.folder, lambda line: None)
+        jobs = bitext_jobs(mine, made.pipeline.data)
+        WorkFolder(Path(made.recipe.work)).link(trial.run, trial.folder)
         jobs = [replace(job, name=f"{trial.name}/{job.name}") for job in jobs]
         return [job for job in jobs if not _is_done(made, job)]
     waits_for = made.study.after.get(trial.arm)
@@ -151,7 +155,7 @@ def _job(made: StudyRun, settings: Recipe, folder: Path) -> Job:
     path = made.folder / "trials" / f"{settings.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_if_changed(path, settings.model_dump_json(indent=1) + "\n")
-    return Job(settings.name, path, folder)
+    return Job(settings.name, path, folder, made.pipeline.data.folder)
 
 
 def _is_done(made: StudyRun, job: Job) -> bool:

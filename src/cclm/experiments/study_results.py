@@ -12,11 +12,10 @@ from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
 from cclm.evaluation import significance
 from cclm.evaluation.bootstrap import SAMPLES
-from cclm.evaluation.compare_methods import over_sentences
+from cclm.evaluation.compare import over_sentences
 from cclm.evaluation.evaluate import Evaluation
-from cclm.evaluation.more_scores import ALWAYS
-from cclm.evaluation.scores import MetricName
-from cclm.evaluation.seeds import over_seeds
+from cclm.evaluation.scores import ALWAYS, MetricName
+from cclm.evaluation.significance import over_seeds
 from cclm.experiments.benchmark import bitext_folder
 from cclm.experiments.outcome import bitext_outcome, outcome
 from cclm.formats import study as formats
@@ -36,6 +35,8 @@ class Trial:
     arm: str
     seed: int
     folder: Path
+    run: str
+    """Its place in the work folder; of bitext models a link to `folder`."""
 
     @property
     def name(self) -> str:
@@ -50,6 +51,7 @@ def results(
     losses: Mapping[str, float],
     trials: Sequence[Trial],
     failed: Mapping[str, str],
+    graph: LanguageGraph | None,
 ) -> formats.StudyResults:
     """Facts only, no clock: the results are the same however often a study was interrupted."""
     groups = scored_groups(recipe, prepared)
@@ -59,8 +61,8 @@ def results(
     return formats.StudyResults(
         study=_declared(study),
         data=_data(recipe, prepared),
-        similarity=_similarity(recipe),
-        benchmark=_benchmark(recipe, losses),
+        similarity={lrl: dict(row) for lrl, row in graph.similarity.items()} if graph else {},
+        benchmark=_benchmark(recipe, prepared, losses),
         trials=made,
         arms=arms,
         comparisons=comparisons(study, made, groups, Path(recipe.work)),
@@ -88,8 +90,8 @@ def _data(recipe: Recipe, prepared: Prepared) -> formats.StudyData:
     )
 
 
-def _benchmark(recipe: Recipe, losses: Mapping[str, float]) -> formats.StudyBenchmark:
-    bitext = None if recipe.benchmark.file else bitext_outcome(bitext_folder(recipe), list(losses))
+def _benchmark(recipe: Recipe, prepared: Prepared, losses: Mapping[str, float]) -> formats.StudyBenchmark:
+    bitext = None if recipe.benchmark.file else bitext_outcome(bitext_folder(recipe, prepared), list(losses))
     return formats.StudyBenchmark(
         losses=dict(losses), steps=bitext.steps if bitext else None, tokens=bitext.tokens if bitext else None
     )
@@ -119,18 +121,11 @@ def scored_groups(recipe: Recipe, prepared: Prepared) -> dict[str, list[str]]:
     return {"all": list(scored), "hrl": hrls, "lrl": [name for name in scored if name not in hrls]}
 
 
-def _similarity(recipe: Recipe) -> dict[str, dict[str, float]]:
-    if not recipe.graph_file.exists():
-        return {}
-    graph = LanguageGraph.from_json(recipe.graph_file.read_text(encoding="utf-8"))
-    return {lrl: dict(row) for lrl, row in graph.similarity.items()}
-
-
 def _trial(trial: Trial, recipe: Recipe, batches: Mapping[str, int], why: str | None) -> formats.Trial:
     facts: dict[str, object] = {
         "arm": trial.arm,
         "seed": trial.seed,
-        "run": str(trial.folder.relative_to(recipe.work)),
+        "run": trial.run,
         "state": "failed" if why else "finished",
         "why": why,
     }
@@ -141,7 +136,7 @@ def _trial(trial: Trial, recipe: Recipe, batches: Mapping[str, int], why: str | 
             facts |= asdict(outcome(trial.folder, recipe.training.max_steps, batches))
         scores = Evaluation(trial.folder).scored()
         assert scores  # it was scored after its training
-        facts["scores"] = {"languages": scores["languages"], "means": scores["means"]}
+        facts["scores"] = {"languages": scores.languages, "means": scores.means.plain()}
     return formats.Trial.model_validate(facts)
 
 
@@ -266,8 +261,9 @@ def _resample(
     found = []
     for comparison in of_pair:
         row = means[comparison.over]
-        facts = comparison.plain() | {"low": row["low"], "high": row["high"], "p": row["p"], "resamples": SAMPLES}
-        facts |= {"languages": languages} if comparison.over == "all" else {}
+        facts = comparison.plain() | {"low": row.low, "high": row.high, "p": row.p, "resamples": SAMPLES}
+        if comparison.over == "all":
+            facts["languages"] = {lang: asdict(each) for lang, each in languages.items()}
         found.append(formats.Comparison.model_validate(facts))
     return found
 

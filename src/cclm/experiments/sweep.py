@@ -13,13 +13,13 @@ from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_recipe
 from cclm.experiments.display import Display
-from cclm.experiments.executor import Job, Watcher, run_jobs
-from cclm.experiments.pipeline import Pipeline, language_graph, write_graph
+from cclm.experiments.executor import Job, Watcher, read_recipe, run_jobs
+from cclm.experiments.pipeline import Pipeline, language_graph
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import write_sweep
-from cclm.training.manifest import origin_of
+from cclm.training.directory import origin_of
 from cclm.training.provenance import is_finished
 
 Aggregate = Literal["max", "avg"]
@@ -49,13 +49,14 @@ class Leaf:
     @property
     def shared_steps(self) -> int:
         """Steps that it shared with the run it parted from."""
-        return int(origin_of(self.folder).get("step") or 0)
+        origin = origin_of(self.folder)
+        return (origin.step or 0) if origin else 0
 
     @property
     def same_as(self) -> str | None:
         """The run that it never parted from."""
         origin = origin_of(self.folder)
-        return origin["from"] if origin.get("same") else None
+        return origin.run if origin and origin.same else None
 
     @property
     def log(self) -> Log:
@@ -78,8 +79,8 @@ def sweep(
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
         pipeline.walk(("prepare",))
-        write_graph(recipe, language_graph(recipe, pipeline.data))  # every leaf has a gate that asks for it
-        pipeline.walk(("benchmark",))
+        language_graph(recipe, pipeline.data)  # refuses what has none: every leaf has a gate that asks for it
+        pipeline.walk(("graph", "benchmark"))
     grid = leaves(recipe, thresholds, aggregates)
     with Display(recipe.training.max_steps) as display:
         failed = train_tree(grid, at_once or available_cores(), display, pipeline)
@@ -124,7 +125,7 @@ def train_tree(grid: Sequence[Leaf], at_once: int, watcher: Watcher, pipeline: P
 
     def jobs(found: Sequence[Leaf]) -> list[Job]:
         seen.update(leaf.name for leaf in found)
-        return [_job(leaf, grid) for leaf in found if not _is_done(leaf, pipeline)]
+        return [_job(leaf, grid, pipeline.data.folder) for leaf in found if not _is_done(leaf, pipeline)]
 
     def ready() -> list[Job]:
         """Leaves that have got a run directory since the last time."""
@@ -135,15 +136,15 @@ def train_tree(grid: Sequence[Leaf], at_once: int, watcher: Watcher, pipeline: P
     return failed
 
 
-def _job(leaf: Leaf, grid: Sequence[Leaf]) -> Job:
+def _job(leaf: Leaf, grid: Sequence[Leaf], data: Path) -> Job:
     others = tuple(other.recipe for other in grid if other != leaf)
-    return Job(leaf.name, leaf.recipe, leaf.folder, forks=others, scored=True)
+    return Job(leaf.name, leaf.recipe, leaf.folder, data, forks=others, scored=True)
 
 
 def _is_done(leaf: Leaf, pipeline: Pipeline) -> bool:
     if not leaf.folder.exists():
         return False
-    settings = _job(leaf, ()).settings()
+    settings = read_recipe(leaf.recipe)
     finished = is_finished(leaf.folder, settings, pipeline.data, pipeline.losses)
     return finished and (leaf.same_as is not None or Evaluation(leaf.folder).scored() is not None)
 
@@ -170,8 +171,8 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> formats.Leaf:
     assert best.weighted is not None
     assert best.macro is not None
     other = next((other for other in grid if other.name == leaf.same_as), None)
-    scores = Evaluation((other or leaf).folder).scored() or {}
-    chrf = [row["chrf"] for row in scores.get("languages", {}).values()]
+    scores = Evaluation((other or leaf).folder).scored()
+    chrf = [row["chrf"] for row in scores.languages.values()] if scores else []
     return formats.Leaf(
         threshold=leaf.threshold,
         aggregate=leaf.aggregate,
@@ -181,7 +182,7 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> formats.Leaf:
         steps=stopped.step,
         best=stopped.best,
         admissions=leaf.log.admissions,
-        bleu=scores.get("means", {}).get("all"),
+        bleu=scores.means.all if scores else None,
         chrf=sum(chrf) / len(chrf) if chrf else None,
         same_as=formats.Point(threshold=other.threshold, aggregate=other.aggregate) if other else None,
     )
@@ -218,4 +219,4 @@ def _rival(run: Path) -> formats.Rival:
     best = Log.read(run / "log.jsonl").best
     if best is None:
         raise ConfigError(f"--rival {run}: its training has not ended; finish it first")
-    return formats.Rival(name=evaluation.recipe.name, weighted=best.weighted, bleu=scores["means"]["all"])
+    return formats.Rival(name=evaluation.recipe.name, weighted=best.weighted, bleu=scores.means.all)

@@ -1,5 +1,6 @@
 """What all formats share: JSON with a version, refused with the place, the value and the way out where it is wrong."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -16,7 +17,7 @@ VERSION = 1
 class Part(BaseModel):
     """A part of a file. Unknown keys are ignored: a later version may add some."""
 
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants")
 
     def plain(self) -> dict[str, Any]:  # JSON, on its way into a file or out of a program
         """The part as plain JSON; what was not set is left out."""
@@ -72,6 +73,12 @@ class JsonFile(Part):
     def write(self, path: Path) -> bool:
         """Writes the file atomically, unless it has that content already; returns whether it wrote."""
         return write_if_changed(path, self.text())
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def parse_json(text: bytes | str, source: str, advice: str) -> object:

@@ -17,7 +17,7 @@ from cclm.errors import DataError
 from cclm.formats.base import explain, parse_json
 
 PerLanguage = dict[str, float | None]
-ADVICE = "resume the run: it cuts the log back to its newest checkpoint and continues"
+ADVICE = "restore the file from a copy, or train the run again under another name"
 
 
 class _Event(BaseModel):

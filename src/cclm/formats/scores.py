@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from cclm.formats.base import JsonFile, Part
+from cclm.formats.translations import Translations
 
 Row = dict[str, float]
 """The scores of a language by name: `bleu`, `bleu_low`, `bleu_high`, `chrf`, perhaps `off_target` and others."""
@@ -24,6 +25,10 @@ class Signature(Part):
     scorers: dict[str, str] = {}
     """The commands of external scorers by name."""
 
+    def describes(self, translations: Translations) -> bool:
+        """Whether the scores were computed from translations of this origin."""
+        return all(getattr(self, name) == value for name, value in translations)
+
 
 class Means(Part):
     """Means of BLEU over groups of languages; None where a group has no language."""
@@ -41,3 +46,5 @@ class Scores(JsonFile):
     signature: Signature = Signature()
     languages: dict[str, Row] = {}
     means: Means = Means()
+    left_out: list[str] = []
+    """Tasks without a test set: they are in no mean. Written only if there are any."""

@@ -2,15 +2,14 @@
 
 from typing import ClassVar
 
-from pydantic import StrictInt
-
 from cclm.formats.base import JsonFile, Part
+from cclm.formats.study import Count, Number
 
 
 class Point(Part):
     """A point of the grid."""
 
-    threshold: float
+    threshold: Number
     aggregate: str
 
 
@@ -18,13 +17,13 @@ class Leaf(Point):
     """A run of the grid. Losses are of the selected checkpoint, scores of the test sets."""
 
     run: str
-    weighted: float
-    macro: float
-    steps: StrictInt
-    best: StrictInt | None = None
-    admissions: dict[str, StrictInt]
-    bleu: float | None = None
-    chrf: float | None = None
+    weighted: Number
+    macro: Number
+    steps: Count
+    best: Count | None = None
+    admissions: dict[str, Count]
+    bleu: Number | None = None
+    chrf: Number | None = None
     same_as: Point | None = None
     """The leaf whose decisions it shared to the end."""
 
@@ -32,25 +31,25 @@ class Leaf(Point):
 class Steps(Part):
     """Steps that were trained, that independent runs would take, and the fewest possible."""
 
-    trained: StrictInt
-    independent: StrictInt
-    fewest: StrictInt
+    trained: Count
+    independent: Count
+    fewest: Count
 
 
 class Rival(Part):
     """A run of another method, drawn across the figure."""
 
     name: str
-    weighted: float | None = None
-    bleu: float | None = None
+    weighted: Number | None = None
+    bleu: Number | None = None
 
 
 class Sweep(JsonFile):
     """The content of sweep.json."""
 
-    advice: ClassVar[str] = "run `cclm sweep` again: it makes the file anew from the runs"
+    advice: ClassVar[str] = "run `cclm sweep` again: it writes the file again from the runs"
     recipe: str
-    thresholds: list[float]
+    thresholds: list[Number]
     aggregates: list[str]
     leaves: list[Leaf]
     chosen: Point

@@ -1,4 +1,4 @@
-"""The model that is trained: a Transformer, its loss and its learning rate. torch, and nothing else of ours."""
+"""The model: a Transformer, its loss and its learning rate. Needs torch and imports nothing else of cclm."""
 
 from cclm.model.loss import Losses, bits, losses
 from cclm.model.packing import PAD, Places

@@ -1,6 +1,6 @@
 """Attention with several heads, computed in the way that suits the device."""
 
-# B batch, T queries, S keys, N and M the real ones, D model, H heads, K width of a head
+# B batch, T queries, S keys, N and M those without padding, D model, H heads, K width of a head
 
 import math
 
@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cclm.model.draws import linear
-from cclm.model.dropout import dropout as drop
 from cclm.model.packing import Places
+from cclm.model.random import dropout as drop
+from cclm.model.random import linear
 
 
 class Attention(nn.Module):
-    """What each place of `x` gathers from the memory of its sentence; for self-attention both are the same."""
+    """Attention from each position of `x` to the memory of its sentence; for self-attention both are the same."""
 
     def __init__(self, width: int, heads: int, dropout: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Attention(nn.Module):
     def forward(
         self, x_ND: Tensor, x_places: Places, memory_MD: Tensor, memory_places: Places, *, causal: bool = False
     ) -> Tensor:
-        """(N, D). Keys that are padding are not seen; with `causal`, nor are those after the query."""
+        """(N, D). Keys that are padding are masked; with `causal`, so are those after the query."""
         spread = (*x_places.spread(self.query(x_ND)), *memory_places.spread(self.key(memory_MD), self.value(memory_MD)))
         mixed_BHTK = attend(
             *map(self._split, spread),
@@ -52,10 +52,10 @@ def attend(
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """(B, H, T, K): the values, mixed by softmax(query . key / sqrt K)."""
-    # On a GPU the fused kernel spares the memory of (B, H, T, S) weights and the passes over it. On a CPU it gains a
-    # training step of our sizes less than a tenth, and draws its own dropout; step by step, training and measuring
-    # compute alike.
+    """(B, H, T, K): the values weighted by softmax(query . key / sqrt K)."""
+    # On a GPU the fused kernel saves the memory of the (B, H, T, S) weights and the passes over it. On a CPU it makes a
+    # training step of our sizes less than a tenth faster, and it has its own dropout; computed explicitly, training
+    # and evaluation give the same numbers.
     way = fused if query_BHTK.device.type == "cuda" else explicit
     return way(query_BHTK, key_BHSK, value_BHSK, padding_BS=padding_BS, causal=causal, dropout=dropout)
 
@@ -88,7 +88,7 @@ def fused(
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """Attention in one kernel of torch's; padding and causal are never asked for together."""
+    """Attention in one kernel of torch; padding and causal are never used together."""
     seen_BHTS = None if padding_BS is None else ~padding_BS[:, None, None, :]
     return F.scaled_dot_product_attention(
         query_BHTK, key_BHSK, value_BHSK, attn_mask=seen_BHTS, dropout_p=dropout, is_causal=causal

@@ -1,10 +1,10 @@
-"""The loss: what training lowers, and what competence is measured by.
+"""The loss: what training minimises, and what competence is computed from.
 
-Everything is a sum over target tokens with their number beside it, so that micro-batches, ranks and dev sets add up
+Losses are sums over target tokens, with the number of tokens, so that micro-batches, ranks and dev sets add up
 exactly; only `bits` divides.
 """
 
-# B batch, T target, V symbols, N real places, R some of them
+# B batch, T target, V symbols, N real positions, R some of them
 
 import math
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from cclm.model.packing import PAD
 
 AT_A_TIME = 1 << 18
-"""Numbers of a gradient that are made at once: few enough for a cache."""
+"""Numbers of the gradient that are computed at once: few enough for a cache."""
 
 
 class Losses(NamedTuple):
@@ -28,11 +28,11 @@ class Losses(NamedTuple):
     nll: Tensor
     """Negative log-likelihood, without smoothing."""
     tokens: int
-    """How many tokens were summed."""
+    """The number of tokens."""
 
 
 def losses(logits_NV: Tensor, target_output_BT: Tensor, smoothing: float) -> Losses:
-    """The losses of a batch, from the logits of its real places.
+    """The losses of a batch, from the logits of its real positions.
 
     Smoothing moves the share `smoothing` of each target to all V symbols alike, itself and padding among them
     (smoothing / V each), as `F.cross_entropy` does. Half-precision logits are raised to float32.
@@ -45,8 +45,8 @@ def losses(logits_NV: Tensor, target_output_BT: Tensor, smoothing: float) -> Los
 
 
 class _Sums(torch.autograd.Function):
-    """The smoothed and the plain sum. Their logits are the largest tensors of a step, so few of that size are made:
-    the gradient, probability minus smoothed target, takes the place of the log-probabilities, some rows at a time."""
+    """The smoothed and the plain sum. Logits are the largest tensors of a step, so few of that size are made: the
+    gradient, probability minus smoothed target, overwrites the log-probabilities, some rows at a time."""
 
     @staticmethod
     def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -62,7 +62,7 @@ class _Sums(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         log_NV, ctx.log_NV = ctx.log_NV, None
         if log_NV is None:
-            raise RuntimeError("the gradient of a loss can be taken once: it is made where the log-probabilities were")
+            raise RuntimeError("the gradient of a loss can be computed only once: it overwrites the log-probabilities")
         symbols, rows = log_NV.shape[1], max(1, AT_A_TIME // log_NV.shape[1])
         at_target = (-gradient * (1 - ctx.smoothing)).expand(len(log_NV), 1)
         for log_RV in log_NV.split(rows):
@@ -72,7 +72,7 @@ class _Sums(torch.autograd.Function):
 
 
 def bits(nats_sum: Tensor | float, tokens: Tensor | int) -> float:
-    """Bits a token from a sum in nats: the unit of `dev_loss` and of the benchmark losses L*."""
+    """Bits per token from a sum in nats: the unit of `dev_loss` and of the benchmark losses L*."""
     if int(tokens) < 1:
         raise ValueError(f"bits: a mean over {int(tokens)} tokens; there must be at least 1")
     return float(nats_sum) / int(tokens) / math.log(2)

@@ -1,6 +1,6 @@
-"""The real places of a padded batch. All but attention computes on these alone, a row each, and not on the padding."""
+"""Packing: which positions of a padded batch are real. Everything but attention computes on these rows alone."""
 
-# B batch, T tokens, N real places, M places with padding (B x T), D model
+# B batch, T tokens, N real positions, M positions with padding (B x T), D model
 
 from typing import Any
 
@@ -8,35 +8,36 @@ import torch
 from torch import Tensor
 
 PAD = 0
-"""The id of padding. It stands at the end of a sentence only."""
+"""The id of padding, which occurs only at the end of a sentence."""
 
 
 class Places:
-    """Where a batch of ids (B, T) is real. Rows (N, D) stand for the real places, sentence after sentence."""
+    """The real positions of a batch of ids (B, T). Packed tensors (N, D) have a row for each, sentence by sentence."""
 
     def __init__(self, ids_BT: Tensor) -> None:
         self.padding_BT = ids_BT == PAD
         self._real_N = (~self.padding_BT).flatten().nonzero().squeeze(1)
         self.ids_N = ids_BT.flatten()[self._real_N]
         self.positions_N = self._real_N % ids_BT.shape[1]
-        """Of each in its sentence, from 0."""
+        """The position of each token in its sentence, from 0."""
 
     def spread(self, *rows: Tensor) -> tuple[Tensor, ...]:
-        """(B, T, D) of each (N, D): the rows in their places, zeros where there is padding."""
+        """Unpacks each (N, D) to (B, T, D), with zeros where there is padding."""
         places = self.padding_BT.numel()
         if len(self._real_N) < places:
             rows = _Spread.apply(self._real_N, places, *rows)  # type: ignore[no-untyped-call]
         return tuple(x_MD.view(*self.padding_BT.shape, -1) for x_MD in rows)
 
     def gather(self, x_BTD: Tensor) -> Tensor:
-        """(N, D): the rows of the real places."""
+        """Packs (B, T, D) to (N, D)."""
         x_MD = x_BTD.flatten(0, 1)
         if len(self._real_N) < len(x_MD):
             (x_MD,) = _Gather.apply(self._real_N, x_MD)  # type: ignore[no-untyped-call]
         return x_MD
 
 
-# Each is the gradient of the other. Autograd's own would add rows up, one after the other: no place is there twice.
+# Each is the gradient of the other. Autograd's own gradient of an index would add rows up one after the other, which
+# is slow and not needed: no position occurs twice.
 
 
 class _Spread(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoids, in fairseq's layout."""
+"""Sinusoidal position embeddings, in fairseq's layout."""
 
 # N tokens, T positions, D model
 
@@ -23,7 +23,7 @@ def sinusoids(length: int, width: int) -> Tensor:
 
 
 class Positions(nn.Module):
-    """Adds to each token where it stands. The table grows with the longest sentence; it is no part of the state."""
+    """Adds the position embedding to each token. The table grows with the longest sentence and is not saved."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Positions(nn.Module):
     def forward(self, x_ND: Tensor, positions_N: Tensor) -> Tensor:
         length, table = int(positions_N.max()) + 1, self._table_TD
         if length > len(table) or table.dtype != x_ND.dtype or table.device != x_ND.device:
-            # A power of two, so that ever longer sentences do not each make a table.
+            # A power of two, so that not every longer sentence makes a new table.
             size = 1 << (max(length, 256) - 1).bit_length()
             self._table_TD = sinusoids(size, x_ND.shape[1]).to(x_ND)
         return x_ND + self._table_TD[positions_N]

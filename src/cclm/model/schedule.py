@@ -1,4 +1,4 @@
-"""The learning rate: a linear rise from zero, then decay with the inverse square root of the step."""
+"""The learning rate: a linear warm-up from zero, then decay with the inverse square root of the step."""
 
 import math
 
@@ -6,8 +6,8 @@ import math
 def learning_rate(step: int, *, peak: float, warmup: int) -> float:
     """The rate of update number `step`, counted from 1: peak * min(step / warmup, sqrt(warmup / step)).
 
-    It reaches `peak` at step `warmup` and half of it at 4 * `warmup`. It depends on the step alone, so it goes on
-    unchanged when languages are admitted and when a run is resumed. Without warm-up there is nothing to decay from:
+    It reaches `peak` at step `warmup` and half of it at 4 * `warmup`. It depends on the step alone: neither admissions
+    nor resuming change it. Without warm-up there is nothing to decay from:
     `warmup=0` means `peak` throughout.
     """
     if step < 1:

@@ -1,10 +1,10 @@
 """A Transformer encoder-decoder with the norm before each sublayer (Pre-LN), as the paper trains it.
 
 source --embed--> encoder --memory--> decoder <--embed-- target input
-                                         |--logits--> scores of every symbol, for every place
+                                         |--logits--> scores of every symbol, for every position
 """
 
-# B batch, S source, T target, M and N their real places, D model, V symbols
+# B batch, S source, T target, M and N their positions without padding, D model, V symbols
 
 import math
 from dataclasses import dataclass
@@ -14,29 +14,28 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cclm.model.attention import Attention
-from cclm.model.draws import embedding, linear
-from cclm.model.dropout import dropout
 from cclm.model.packing import PAD, Places
 from cclm.model.positions import Positions
+from cclm.model.random import dropout, embedding, linear
 
 
 @dataclass(frozen=True)
 class Shape:
-    """All that decides which parameters a model has, and how much of it is dropped in training."""
+    """All that decides which parameters a model has, and its dropout rates."""
 
     source_symbols: int
     target_symbols: int
     layers: int
-    """Of the encoder, and as many of the decoder."""
+    """Layers of the encoder, and of the decoder."""
     heads: int
     width: int
     feed_forward: int
     dropout: float
-    """Of embeddings and of what each sublayer adds."""
+    """Rate for embeddings and for the output of each sublayer."""
     attention_dropout: float
-    """Of attention weights."""
+    """Rate for attention weights."""
     activation_dropout: float
-    """Inside the feed-forward sublayers, after the ReLU."""
+    """Rate inside the feed-forward sublayers, after the ReLU."""
     joint: bool = False
     """One embedding for source, target and output."""
 
@@ -63,7 +62,7 @@ class Transformer(nn.Module):
         loss = losses(model(source_BS, target_input_BT), target_output_BT, smoothing=0.1)
         (loss.smoothed / loss.tokens).backward()
 
-    Dropout alone draws from torch's global stream: `torch.manual_seed` before a pass decides what is dropped in it.
+    Only dropout uses torch's global stream: `torch.manual_seed` before a pass decides what is dropped in it.
     """
 
     def __init__(self, shape: Shape, seed: int) -> None:
@@ -79,22 +78,22 @@ class Transformer(nn.Module):
         self.decoder = Decoder(shape, generator)
 
     def forward(self, source_BS: Tensor, target_input_BT: Tensor) -> Tensor:
-        """The logits (N, V) of the symbol that follows each real place of the target, sentence after sentence."""
+        """The logits (N, V) of the symbol that follows each position of the target, sentence after sentence."""
         source, target = Places(source_BS), Places(target_input_BT)
         return self.logits(self.decode(target, self.encode(source), source))
 
     def encode(self, source: Places) -> Tensor:
-        """What the encoder makes of the source: (M, D)."""
+        """The output of the encoder: (M, D)."""
         memory_MD: Tensor = self.encoder(self._embed(self.source_embedding or self.target_embedding, source), source)
         return memory_MD
 
     def decode(self, target: Places, memory_MD: Tensor, source: Places) -> Tensor:
-        """The states (N, D) of the decoder, after its last norm; a place has seen the target up to itself."""
+        """The states (N, D) of the decoder, after its last norm; a position sees the target up to itself."""
         states_ND: Tensor = self.decoder(self._embed(self.target_embedding, target), target, memory_MD, source)
         return states_ND
 
     def logits(self, states: Tensor) -> Tensor:
-        """(..., V) from states (..., D): the target embedding is the output projection too."""
+        """(..., V) from states (..., D): the target embedding is also the output projection."""
         return F.linear(states, self.target_embedding.weight)
 
     def _embed(self, table: nn.Embedding, places: Places) -> Tensor:
@@ -103,7 +102,7 @@ class Transformer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Layers, and the norm after the last."""
+    """A stack of layers, and the norm after the last."""
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
@@ -118,7 +117,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Layers, and the norm after the last."""
+    """A stack of layers, and the norm after the last."""
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
@@ -133,7 +132,7 @@ class Decoder(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the source, then feed-forward; each is added to what came in."""
+    """Self-attention over the source, then feed-forward; each with a residual connection."""
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
@@ -153,7 +152,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention over the source, then feed-forward; each is added to what came in."""
+    """Causal self-attention, attention over the source, then feed-forward; each with a residual connection."""
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
@@ -167,7 +166,7 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x_ND: Tensor, target: Places, memory_MD: Tensor, source: Places) -> Tensor:
         normed_ND = self.self_attention_norm(x_ND)
-        # Padding comes last, so the causal mask hides it from every real place.
+        # Padding comes last, so the causal mask hides it from every real token.
         x_ND = x_ND + self._drop(self.self_attention(normed_ND, target, normed_ND, target, causal=True))
         normed_ND = self.cross_attention_norm(x_ND)
         x_ND = x_ND + self._drop(self.cross_attention(normed_ND, target, memory_MD, source))
@@ -178,7 +177,7 @@ class DecoderLayer(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Each place by itself: up, ReLU, down."""
+    """Every position independently: a wider layer, ReLU, back to the model's width."""
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()

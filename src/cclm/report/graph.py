@@ -1,23 +1,35 @@
-"""The language graph as the paper's Figure 1 draws it: HRLs coloured, LRLs coloured in as they are admitted."""
+"""The language graph as the paper's Figure 1 draws it: a picture of its own, or the same drawing inside a page.
+
+Both are drawn here and nowhere else. In a page the drawing carries no state: its script adds the class `open` to nodes
+and edges of languages that take part at the chosen step, closes the rings, and fills in the numbers.
+"""
 
 import math
 from collections.abc import Collection, Iterator, Mapping
 
 from cclm.curriculum import LanguageGraph
 from cclm.curriculum.languages import check_known, is_number
-from cclm.report.layout import Point, nearness, places
-from cclm.report.scene import ARROW, Scene
-from cclm.report.svg import MONO, SANS, element, number, plain, shortened
+from cclm.report.graph_layout import (
+    ARROW,
+    NAME_WIDTH,
+    GraphNode,
+    GraphView,
+    Point,
+    nearness,
+    page_layout,
+    picture_layout,
+)
+from cclm.report.svg import MONO, SANS, Style, element, number, plain, shorten
 
-GROUND, INK, QUIET, FAINT = "#ffffff", "#1d232b", "#5f6873", "#7c8794"
-# Colours stand in attributes and only the dark ones here: a program that knows no CSS draws the light ones.
+GROUND, INK, QUIET, FAINT, NEUTRAL = "#ffffff", "#1d232b", "#5f6873", "#7c8794", "#66707d"
+# Contrast at least 4.5:1 with white letters and on white, 3:1 on the dark ground.
+COLOURS = ("#2b6cb0", "#b7500f", "#2b7d4b", "#8a4ba6", "#bb3453", "#177b88", "#85680f", "#5b62c9")
+# Light colours are attributes, so that programs without CSS draw them; only dark ones need a style sheet.
 DARK = """@media (prefers-color-scheme: dark) {
 .language-graph .ground { fill: #15191f }
 .language-graph .ink { fill: #e8ecf1 }
 .language-graph .quiet { fill: #a3adb9 }
 }"""
-
-Style = dict[str, str | float]
 
 
 def draw_graph(
@@ -27,32 +39,52 @@ def draw_graph(
     readiness: Mapping[str, float] | None = None,
     title: str = "",
 ) -> str:
-    """The graph as an SVG text that needs nothing else: HRLs left, LRLs right, strong edges from the nearest HRL.
+    """The graph as a complete SVG document: HRLs left, LRLs right, a strong edge from the nearest HRL of each LRL.
 
-    Without `admitted` all LRLs are filled: the graph itself, not a moment of training. `readiness` is the
+    Without `admitted` all LRLs are filled: the drawing shows the graph, not a moment of training. `readiness` is the
     HRLs-evaluated competence, written beside the LRLs that have one. Of very many languages the most similar are
     drawn, and a line says how many are not.
     """
     check_known(admitted or (), graph.languages, "admitted")
     _check_readiness(graph, readiness or {})
-    layout = places(graph, head=86 if title.strip() else 46, with_readiness=bool(readiness))
-    scene = Scene(graph, layout, None if admitted is None else frozenset(admitted), readiness or {})
-    legend = list(_legend(scene))
-    size = {"width": layout.width, "height": layout.bottom + 24 + 20 * len(legend)}
-    body = [
-        element("title", plain(title) or "Language graph"),
-        element("desc", plain(scene.description())),
-        element("style", DARK),
-        element("rect", class_="ground", fill=GROUND, **size),
-        *_headings(scene, title),
-        *_edges(scene),
-        *_similarities(scene),
-        *(_node(scene, lang, place) for lang, place in (layout.hrls | layout.lrls).items()),
-        *legend,
-    ]
-    box = f"0 0 {number(size['width'])} {number(size['height'])}"
-    frame: Style = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "class_": "language-graph"}
-    return element("svg", "\n", "\n".join(body), "\n", **frame, viewBox=box, **size, font_family=SANS) + "\n"
+    layout = picture_layout(graph, head=86 if title.strip() else 46, with_readiness=bool(readiness))
+    view = GraphView(graph, layout, None if admitted is None else frozenset(admitted), readiness or {})
+    legend = list(_legend(view))
+    width, height = layout.width, layout.bottom + 24 + 20 * len(legend)
+    head = [element("style", DARK), element("rect", class_="ground", fill=GROUND, width=width, height=height)]
+    root: Style = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "class_": "language-graph"}
+    root |= {**_box(width, height), "width": width, "height": height}
+    body = [*head, *_title(view, title), *_body(view), *legend]
+    return _svg(view, body, plain(title) or "Language graph", root)
+
+
+def graph_figure(graph: LanguageGraph, nodes: Mapping[str, GraphNode]) -> str:
+    """The graph as an SVG element of a page; `nodes` says for each language what the page's script shows there."""
+    readings = max(len(nodes[lrl].tasks) for lrl in graph.low_resource)
+    view = GraphView(graph, page_layout(graph, max(readings, 1)), nodes=nodes)
+    box = _box(view.layout.width, view.layout.bottom + 4)
+    enlarged = 1.2 if view.layout.names_inside else 1.0
+    root: Style = {"role": "img", "class_": "language-graph", **box, "width": view.layout.width * enlarged}
+    return _svg(view, list(_body(view)), "Language graph", root)
+
+
+def _svg(view: GraphView, body: list[str], title: str, root: Style) -> str:
+    head = [element("title", title), element("desc", plain(view.description()))]
+    return element("svg", "\n", "\n".join([*head, *body]), "\n", **root, font_family=SANS) + "\n"
+
+
+def _box(width: float, height: float) -> Style:
+    return {"viewBox": f"0 0 {number(width)} {number(height)}"}
+
+
+def _body(view: GraphView) -> Iterator[str]:
+    for word, column in (("high-resource", view.layout.hrls), ("low-resource", view.layout.lrls)):
+        x = next(iter(column.values()))[0]
+        yield _quiet(word, max(x, 42.0), view.layout.top - 14)  # 42: half the width of the longer word
+    yield from _edges(view)
+    yield from _similarities(view)
+    for lang, place in (view.layout.hrls | view.layout.lrls).items():
+        yield _node(view, lang, place)
 
 
 def _check_readiness(graph: LanguageGraph, readiness: Mapping[str, float]) -> None:
@@ -62,104 +94,140 @@ def _check_readiness(graph: LanguageGraph, readiness: Mapping[str, float]) -> No
             raise ValueError(f"readiness of {lrl} is {value!r}; a competence is a finite number of at least 0")
 
 
-def _headings(scene: Scene, title: str) -> Iterator[str]:
-    width, top = scene.places.width, scene.places.top
+def _title(view: GraphView, title: str) -> Iterator[str]:
     if title.strip():
-        line = plain(shortened(title, 18, width - 48))
-        yield _text(line, width / 2, 36, font_size=18, font_weight="600", text_anchor="middle")
-    for word, column in (("high-resource", scene.places.hrls), ("low-resource", scene.places.lrls)):
-        x = next(iter(column.values()))[0]
-        yield _quiet(word, x, top - 14)
+        line = plain(shorten(title, 18, view.layout.width - 48))
+        yield _text(line, view.layout.width / 2, 36, font_size=18, font_weight="600", text_anchor="middle")
 
 
-def _edges(scene: Scene) -> Iterator[str]:
+def _colour(view: GraphView, lang: str) -> str:
+    """An HRL's own colour; an LRL has the colour of its nearest HRL."""
+    hrl = view.nearest(lang) if lang in view.graph.similarity else lang
+    return NEUTRAL if hrl is None else COLOURS[list(view.layout.hrls).index(hrl) % len(COLOURS)]
+
+
+def _edges(view: GraphView) -> Iterator[str]:
     # Relative to the most similar pair: overlaps are small numbers, and every graph has its own range.
-    strongest = max(nearness(scene.graph, lrl) for lrl in scene.places.lrls) or 1.0
-    for hrl, lrl in scene.pairs():
-        strength = scene.graph.similarity[lrl][hrl] / strongest
-        yield _strong_edge(scene, hrl, lrl, strength) if hrl == scene.nearest(lrl) else _edge(scene, hrl, lrl, strength)
+    strongest = max(nearness(view.graph, lrl) for lrl in view.layout.lrls) or 1.0
+    for hrl, lrl in view.pairs():
+        strength = view.graph.similarity[lrl][hrl] / strongest
+        yield _strong_edge(view, hrl, lrl, strength) if hrl == view.nearest(lrl) else _edge(view, hrl, lrl, strength)
 
 
-def _edge(scene: Scene, hrl: str, lrl: str, strength: float) -> str:
-    crowd = max(len(scene.places.hrls) / 4, 1) ** -0.8  # many faint edges add up to a dark one
-    width = scene.places.scale.line * (0.8 + 3 * strength)
+def _edge(view: GraphView, hrl: str, lrl: str, strength: float) -> str:
+    crowd = max(len(view.layout.hrls) / 4, 1) ** -0.8  # many faint edges add up to a dark one
+    width = view.layout.scale.line * (0.8 + 3 * strength)
     opacity = f"{crowd * (0.2 + 0.6 * strength):.2f}"
-    return _curve(scene, hrl, lrl, class_="edge", stroke=FAINT, stroke_width=width, stroke_opacity=opacity)
+    return _curve(view, hrl, lrl, class_="edge", stroke=FAINT, stroke_width=width, stroke_opacity=opacity)
 
 
-def _strong_edge(scene: Scene, hrl: str, lrl: str, strength: float) -> str:
-    """The edge from the nearest HRL, with the arrow that tells the direction of all."""
-    colour, line = scene.colour(hrl), scene.places.scale.line
-    (x, y), size = scene.ends(hrl, lrl)[1], ARROW * line
+def _strong_edge(view: GraphView, hrl: str, lrl: str, strength: float) -> str:
+    """The edge from the nearest HRL, with an arrow that shows the direction of all edges."""
+    line = view.layout.scale.line
+    (x, y), size = view.ends(hrl, lrl)[1], ARROW * line
     arrow = f"M{number(x + size)} {number(y)}l{number(-size)} {number(-size / 2)}v{number(size)}z"
-    style: Style = {"stroke": colour, "stroke_width": line * (1.5 + 3 * strength)}
-    style["stroke_opacity"] = f"{0.7 + 0.3 * strength:.2f}"
-    return _curve(scene, hrl, lrl, class_="nearest", **style) + element("path", class_="arrow", d=arrow, fill=colour)
+    width = line * (1.5 + 3 * strength)
+    if view.nodes:
+        tasks: Style = {"data_tasks": _tasks(view.nodes[lrl])}
+        curve = _curve(view, hrl, lrl, class_=f"nearest {view.nodes[hrl].hue}", stroke_width=width, **tasks)
+        return curve + element("path", class_=f"arrow {view.nodes[hrl].hue}", d=arrow, **tasks)
+    colour = _colour(view, hrl)
+    style: Style = {"stroke": colour, "stroke_width": width, "stroke_opacity": f"{0.7 + 0.3 * strength:.2f}"}
+    return _curve(view, hrl, lrl, class_="nearest", **style) + element("path", class_="arrow", d=arrow, fill=colour)
 
 
-def _curve(scene: Scene, hrl: str, lrl: str, **style: str | float) -> str:
-    (x1, y1), (x2, y2) = scene.ends(hrl, lrl)
+def _tasks(node: GraphNode) -> str:
+    return " ".join(map(str, node.tasks))
+
+
+def _curve(view: GraphView, hrl: str, lrl: str, **style: str | float) -> str:
+    (x1, y1), (x2, y2) = view.ends(hrl, lrl)
     start, end, y1_, y2_ = f"{number(x1)} {number(y1)}", f"{number(x2)} {number(y2)}", number(y1), number(y2)
     middle = number((x1 + x2) / 2)
-    hover = element("title", f"{hrl} → {lrl}: {scene.graph.similarity[lrl][hrl]:.2f}")
+    hover = element("title", f"{hrl} → {lrl}: {view.graph.similarity[lrl][hrl]:.2f}")
     return element("path", hover, d=f"M{start}C{middle} {y1_} {middle} {y2_} {end}", fill="none", **style)
 
 
-def _similarities(scene: Scene) -> Iterator[str]:
+def _similarities(view: GraphView) -> Iterator[str]:
     """The similarity on each strong edge, in a gap of the line."""
-    font = scene.places.scale.small_font
+    font = view.layout.scale.small_font
     width, height = 4 * 0.62 * font + 6, font + 3
-    for lrl in scene.places.lrls:
-        if hrl := scene.nearest(lrl):
-            x, y = _along(*scene.ends(hrl, lrl))
+    for lrl in view.layout.lrls:
+        if hrl := view.nearest(lrl):
+            x, y = _along(*view.ends(hrl, lrl))
             box: Style = {"x": x - width / 2, "y": y - height / 2, "width": width, "height": height}
             yield element("rect", class_="ground", fill=GROUND, rx=height / 2, **box)
-            value = f"{scene.graph.similarity[lrl][hrl]:.2f}"
+            value = f"{view.graph.similarity[lrl][hrl]:.2f}"
             style: Style = {"font_size": font, "font_family": MONO, "text_anchor": "middle"}
             yield _text(value, x, y + 0.35 * font, class_="ink similarity", **style)
 
 
 def _along(start: Point, end: Point, t: float = 0.7) -> Point:
-    """The point of the curve at t; near the LRL, where the strong edges have parted."""
+    """The point of the curve at t; near the LRL, where strong edges lie apart."""
     (x1, y1), (x2, y2) = start, end
     x = (1 - t) ** 3 * x1 + 3 * t * (1 - t) * (x1 + x2) / 2 + t**3 * x2
     return x, y1 + (y2 - y1) * t * t * (3 - 2 * t)
 
 
-def _node(scene: Scene, lang: str, place: Point) -> str:
-    (x, y), scale, state = place, scene.places.scale, scene.state(lang)
-    line = 2.5 * scale.line
+def _node(view: GraphView, lang: str, place: Point) -> str:
+    if view.nodes:
+        return _page_node(view, lang, place, view.nodes[lang])
+    state, colour = view.state(lang), _colour(view, lang)
     hollow: Style = {"class_": "ground", "fill": GROUND, "stroke": FAINT}
-    filled: Style = {"fill": scene.colour(lang), "stroke": scene.colour(lang)}
-    paint = hollow if state == "lrl waiting" else filled
-    parts = [element("circle", cx=x, cy=y, r=scale.radius - line / 2, stroke_width=line, **paint)]
-    parts.append(_name(scene, lang, place))
-    if lang in scene.readiness:
-        style: Style = {"class_": "quiet readiness", "fill": QUIET, "font_size": scale.font, "font_family": MONO}
-        value = scene.readiness[lang]
-        shown = f"{value:.2f}" if value < 1000 else f"{value:.0e}"  # no ceiling: 1 is only the bitext model's
-        parts.append(_text(shown, scene.places.readiness_x, y + 0.35 * scale.font, **style))
+    filled: Style = {"fill": colour, "stroke": colour}
+    parts = [_circle(view, place, **(hollow if state == "lrl waiting" else filled)), _name(view, lang, place)]
+    if lang in view.readiness:
+        value = view.readiness[lang]
+        # Competence has no upper limit: 1 means only "as good as the bitext model".
+        parts.append(_readiness(view, place[1], f"{value:.2f}" if value < 1000 else f"{value:.0e}"))
     return element("g", *parts, class_=f"node {state}")
 
 
-def _name(scene: Scene, lang: str, place: Point) -> str:
-    """The code of the language: in the circle where it fits, else beside it, away from the edges."""
-    (x, y), scale, away = place, scene.places.scale, scene.places.scale.radius + 6
+def _page_node(view: GraphView, lang: str, place: Point, node: GraphNode) -> str:
+    """A node whose state the page's script sets: its disc, an LRL's ring, and the text for its readiness."""
+    parts = [_circle(view, place, class_="disc")]
+    if lang in view.layout.lrls:
+        start: Style = {"transform": f"rotate(-90 {number(place[0])} {number(place[1])})"}  # rings start at the top
+        parts.append(_circle(view, place, class_="ring", pathLength="1", stroke_dasharray="0 1", **start))
+    parts.append(_name(view, lang, place))
+    if lang in view.layout.lrls:
+        parts.append(_readiness(view, place[1], ""))
+    inside = " inside" if view.layout.names_inside else ""
+    return element("g", *parts, class_=f"node {view.state(lang)}{inside} {node.hue}", data_tasks=_tasks(node))
+
+
+def _circle(view: GraphView, place: Point, **style: str | float) -> str:
+    line = 2.5 * view.layout.scale.line
+    return element(
+        "circle", cx=place[0], cy=place[1], r=view.layout.scale.radius - line / 2, stroke_width=line, **style
+    )
+
+
+def _readiness(view: GraphView, y: float, content: str) -> str:
+    font = view.layout.scale.font
+    style: Style = {"class_": "quiet readiness", "fill": QUIET, "font_size": font, "font_family": MONO}
+    return _text(content, view.layout.readiness_x, y + 0.35 * font, **style)
+
+
+def _name(view: GraphView, lang: str, place: Point) -> str:
+    """The code of the language: in the circle if it fits, otherwise beside it, away from the edges."""
+    (x, y), scale, away = place, view.layout.scale, view.layout.scale.radius + 6
     style: Style = {"class_": "ink name", "font_size": scale.font, "font_family": MONO}
-    if scene.places.names_inside:
+    if view.layout.names_inside:
         style |= {"text_anchor": "middle", "font_weight": "600"}
-        if scene.state(lang) != "lrl waiting":
+        if view.state(lang) != "lrl waiting":
             style |= {"class_": "name", "fill": GROUND}
-    elif lang in scene.places.hrls:
+    elif lang in view.layout.hrls:
         x, style["text_anchor"] = x - away, "end"
     else:
         x += away
-    return _text(lang, x, y + 0.35 * scale.font, **style)
+    name = shorten(lang, scale.font, NAME_WIDTH) if view.nodes else lang
+    return _text(plain(name), x, y + 0.35 * scale.font, **style)
 
 
-def _legend(scene: Scene) -> Iterator[str]:
-    for i, line in enumerate(scene.legend()):
-        yield _quiet(line, scene.places.width / 2, scene.places.bottom + 26 + 20 * i)
+def _legend(view: GraphView) -> Iterator[str]:
+    for i, line in enumerate(view.legend()):
+        yield _quiet(line, view.layout.width / 2, view.layout.bottom + 26 + 20 * i)
 
 
 def _quiet(content: str, x: float, y: float) -> str:

@@ -1,70 +1,89 @@
-"""The report of a run: one HTML page that needs nothing but itself."""
+"""The pages as HTML: Jinja2 templates with autoescape, one file each that needs nothing from outside.
 
-import json
-import os
-from base64 import b64encode
-from hashlib import sha256
-from html import escape
-from importlib.resources import files
-from pathlib import Path
-from typing import Any
+A page that documents a run may be opened by anybody, and names of runs, languages and settings are chosen by users. So
+every text is escaped by the template engine, and a Content-Security-Policy allows only the style and the script that
+this package wrote, named by their hashes: nothing else could be loaded or executed even if an escape were missing.
 
-from cclm.report.run_data import run_data
-from cclm.report.run_files import read_run
-
-SCRIPTS = ("elements.js", "chart.js", "reading.js", "curves.js", "graph.js", "player.js", "text.js", "page.js")
-
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<main id="page"><noscript>This report draws itself with JavaScript, which is switched off here.</noscript></main>
-<script type="application/json" id="run-data">{data}</script>
-<script>{script}</script>
-</body>
-</html>
+The page of a run has a script of our own for its charts (45 KB, no dependency). A chart library would make every report
+ten to a hundred times larger, or would have to be loaded from the network, which a page that is kept for years cannot
+rely on. The script builds elements and text nodes only; it never parses markup.
 """
 
+import json
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
 
-def write_report(run: Path, out: Path | None = None) -> Path:
-    """Writes the page of a run, by default as report.html in its folder, and gives its path."""
-    page = run_page(run_data(read_run(run)))
-    out = run / "report.html" if out is None else out
-    if not out.parent.is_dir():
-        raise ValueError(f"no folder {out.parent} to write {out.name} into: make it first")
-    partial = out.with_name(f".{out.name}.partial")
-    partial.write_text(page, encoding="utf-8", newline="\n")
-    os.replace(partial, out)  # whoever has the page open never reads half of one
-    return out
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from cclm.report.document import Document, Figure, Paragraph
+from cclm.report.svg import STYLE
+
+SCRIPTS = ("elements.js", "chart.js", "reading.js", "curves.js", "graph.js", "player.js", "text.js", "page.js")
+TALL = 40
+"""Rows above which a table scrolls under its head."""
+LONG = 36
+"""Characters above which a text in a table may wrap."""
+POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; "
 
 
-def run_page(data: dict[str, Any]) -> str:
-    """The page around the object that `run_data` gives."""
+def run_page(data: dict[str, Any], graph: str | None) -> str:  # JSON, on its way into the page's script
+    """The page of a run, from what `run_data` and `graph_figure` return."""
     style, script = asset("page.css"), "".join(map(asset, SCRIPTS))
-    # Nothing may load and only these two texts may act: what a run's files smuggled in could do nothing.
-    policy = "default-src 'none'; base-uri 'none'; form-action 'none'; "
-    policy += f"style-src '{digest(style)}'; script-src '{digest(script)}'"
-    title = f"{data['name']} · cclm".encode(errors="replace").decode()
-    return PAGE.format(policy=policy, title=escape(title), style=style, data=embedded(data), script=script)
+    policy = f"{POLICY}style-src '{digest(style)}'; script-src '{digest(script)}'"
+    trusted = {"style": Markup(style), "script": Markup(script), "data": Markup(embed(data))}
+    drawing = None if graph is None else Markup(graph)
+    return _render("run.html.j2", policy=policy, name=data["name"], graph=drawing, **trusted)
 
 
-def embedded(data: Any) -> str:
-    """JSON that can stand in a script element: no `<`, hence no end of the element before its end."""
+def document_page(document: Document) -> str:
+    """A document as a page without a script."""
+    style = asset("page.css") + asset("document.css")
+    policy = f"{POLICY}style-src '{digest(style)}' '{digest(STYLE)}'"
+    sizes = {"tall": TALL, "long": LONG}
+    return _render("document.html.j2", policy=policy, style=Markup(style), document=document, **sizes)
+
+
+def _render(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("cclm.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        finalize=_encodable,
+    )
+    environment.tests["paragraph"] = lambda block: isinstance(block, Paragraph)
+    environment.tests["figure"] = lambda block: isinstance(block, Figure)
+    return environment
+
+
+def _encodable(value: object) -> object:
+    """Replaces lone surrogates, which have no bytes in UTF-8, with question marks."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return value.encode(errors="replace").decode()
+
+
+def embed(data: object) -> str:
+    """JSON that can stand in a script element: without `<`, nothing in it can end the element."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def asset(name: str) -> str:
-    """The text of a file that comes with the package."""
+    """The text of a style sheet or script of this package."""
     return (files("cclm.report") / "assets" / name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 def digest(text: str) -> str:
-    """What a policy calls a text that may act."""
+    """The hash by which a Content-Security-Policy names an inline style or script."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -1,96 +1,86 @@
-"""The pages of studies and sweeps, from the files that they leave: HTML, Markdown, and the figures by themselves."""
+"""What `cclm report DIR` writes: the page of a run, or the page, Markdown and figure of a study or a sweep."""
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cclm.atomic import write_if_changed
-from cclm.errors import ConfigError
-from cclm.report.forest import forest
+from cclm.formats.base import parse_json
+from cclm.formats.study import StudyResults
+from cclm.formats.sweep import Sweep
 from cclm.report.page import run_page
-from cclm.report.run_data import run_data
-from cclm.report.run_files import read_run
+from cclm.report.run import read_run
+from cclm.report.run_data import run_data, run_graph
 from cclm.report.study import Study
-from cclm.report.study_files import read_study, read_sweep
+from cclm.report.study_claims import forest_plot
 from cclm.report.study_page import study_markdown, study_page
-from cclm.report.sweep_figure import figure_2
-from cclm.report.sweep_page import sweep_markdown, sweep_page
+from cclm.report.sweep import figure_2, sweep_markdown, sweep_page
 
 
 def is_study(folder: Path) -> bool:
-    """Whether a study has left its results here."""
+    """Whether the folder has the results of a study."""
     return (folder / "results.json").exists()
 
 
 def is_sweep(folder: Path) -> bool:
-    """Whether a sweep has."""
+    """Whether the folder has the results of a sweep."""
     return (folder / "sweep.json").exists()
 
 
 def write_study(folder: Path) -> Path:
-    """The page of a study, with its Markdown and its forest plot beside it; gives the page."""
-    results = _read(read_study, folder)
+    """Writes report.html, report.md and forest.svg of a study, and returns the path of the page."""
+    results = StudyResults.read(folder / "results.json")
     seconds = _seconds(folder, results)
-    write_if_changed(folder / "forest.svg", forest(Study(results)))
+    write_if_changed(folder / "forest.svg", forest_plot(Study(results)))
     write_if_changed(folder / "report.md", study_markdown(results, seconds=seconds, pictures="."))
     write_if_changed(folder / "report.html", study_page(results, seconds=seconds))
     return folder / "report.html"
 
 
 def write_sweep(folder: Path) -> Path:
-    """The page of a sweep, with its Markdown and its figure beside it; gives the page."""
-    found = _read(read_sweep, folder)
-    write_if_changed(folder / "figure-2.svg", figure_2(found))
-    write_if_changed(folder / "report.md", sweep_markdown(found, pictures="."))
-    write_if_changed(folder / "report.html", sweep_page(found))
+    """Writes report.html, report.md and figure-2.svg of a sweep, and returns the path of the page."""
+    sweep = Sweep.read(folder / "sweep.json")
+    write_if_changed(folder / "figure-2.svg", figure_2(sweep))
+    write_if_changed(folder / "report.md", sweep_markdown(sweep, pictures="."))
+    write_if_changed(folder / "report.html", sweep_page(sweep))
     return folder / "report.html"
 
 
-def _read(read: Any, folder: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = read(folder)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    return content
-
-
-def _seconds(folder: Path, results: Mapping[str, Any]) -> dict[str, float]:
-    """How long each trial was trained for, all its sittings together; what has no clock any more is left out."""
+def _seconds(folder: Path, results: StudyResults) -> dict[str, float]:
+    """How long each run was trained, over all its sessions; a run without timing.jsonl is left out."""
     work = folder.parent.parent
     found: dict[str, float] = {}
-    for run in (trial["run"] for trial in results["trials"]):
+    for run in (trial.run for trial in results.trials):
         clocks = sorted((work / run).glob("timing.jsonl")) or sorted((work / run).glob("*/timing.jsonl"))
         if clocks:
-            found[run] = sum(map(_spent, clocks))
+            found[run] = sum(map(_session_seconds, clocks))
     return found
 
 
-def _spent(timing: Path) -> float:
-    """Every sitting counts from zero: the last reading of each is what it took."""
+def _session_seconds(timing: Path) -> float:
+    """The sum over sessions. Each session counts from zero, so that its last line is its length."""
     total = last = 0.0
-    for line in timing.read_text(encoding="utf-8").splitlines():
-        seconds = float(json.loads(line)["seconds"])
-        total += last if seconds < last else 0.0
-        last = seconds
+    for number, line in enumerate(timing.read_text(encoding="utf-8").splitlines(), 1):
+        content = parse_json(line, f"{timing} line {number}", "remove the file: the report can do without it")
+        seconds = content.get("seconds") if isinstance(content, dict) else None
+        if isinstance(seconds, int | float):
+            total += last if seconds < last else 0.0
+            last = seconds
     return total + last
 
 
 def run_report(run: Path) -> Path:
-    """Writes the page of a run."""
+    """Writes report.html of a run, and returns its path."""
     path = run / "report.html"
-    write_if_changed(path, _page(run))
+    write_if_changed(path, _run_page(run))
     return path
 
 
 def reported(run: Path) -> Path | None:
-    """The page of a run, if it is there and says what is so now."""
+    """The page of a run, if it exists and is up to date."""
     path = run / "report.html"
-    return path if path.is_file() and path.read_bytes() == _page(run).encode() else None
+    return path if path.is_file() and path.read_bytes() == _run_page(run).encode() else None
 
 
-def _page(run: Path) -> str:
-    try:
-        return run_page(run_data(read_run(run)))
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+def _run_page(folder: Path) -> str:
+    run = read_run(folder)
+    data = run_data(run)
+    return run_page(data, run_graph(run, data))

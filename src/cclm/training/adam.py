@@ -1,4 +1,4 @@
-"""Adam with the paper's constants, its state kept by the names of the parameters."""
+"""Adam with the paper's constants; its state is stored by parameter name."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ STATE = ("exp_avg", "exp_avg_sq", "step")
 
 
 class Adam:
-    """torch's fused update without `torch.optim.Optimizer`, whose first step loads torch's compiler for two seconds.
+    """torch's fused Adam update without `torch.optim.Optimizer`, whose first step imports a compiler (2 s).
 
     optimizer = Adam(model)
     loss.backward()
@@ -28,7 +28,7 @@ class Adam:
         }
 
     def step(self, rate: float) -> None:
-        """Moves every parameter that has a gradient."""
+        """Updates every parameter that has a gradient."""
         moved = {name: parameter for name, parameter in self._parameters.items() if parameter.grad is not None}
         averages, squares, steps = ([self._state[name][what] for name in moved] for what in STATE)
         with torch.no_grad():
@@ -50,7 +50,7 @@ class Adam:
             )
 
     def forget_gradients(self) -> None:
-        """So that the next ones are written, not added."""
+        """Frees the gradients, so that the next backward pass writes new ones instead of adding to them."""
         for parameter in self._parameters.values():
             parameter.grad = None
 
@@ -59,7 +59,7 @@ class Adam:
         return {f"{name}:{what}": kept.clone() for name, own in self._state.items() for what, kept in own.items()}
 
     def load_state(self, saved: dict[str, Tensor]) -> None:
-        """Puts a saved state back."""
+        """Restores a saved state."""
         for label, tensor in saved.items():
             name, _, what = label.rpartition(":")
             self._state[name][what].copy_(tensor)

@@ -1,89 +1,110 @@
-"""Checkpoints that never break: everything into a temporary folder, synced, a manifest last, then one rename.
+"""Checkpoints that a kill cannot break: all files go into a temporary folder, the manifest last, then one rename.
 
-checkpoints/step-00001000/{model.safetensors, optimizer.safetensors, curriculum.json, progress.json, manifest.json}
-checkpoints/{latest,best}         the name of a folder
+What is on disk is described in `cclm.formats.checkpoint`.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 
-from cclm.atomic import atomic_folder, atomic_text, holds_only, restore_all
+from cclm.atomic import atomic_folder, holds_only, restore_all
 from cclm.errors import TrainingError
+from cclm.formats.checkpoint import (
+    BEST,
+    CURRICULUM,
+    FILES,
+    FORKS,
+    LATEST,
+    MODEL,
+    OPTIMIZER,
+    PROGRESS,
+    CurriculumState,
+    ForkState,
+    Progress,
+    checkpoint_folders,
+    damage,
+    folder_name,
+    read_curriculum,
+    read_forks,
+    sync,
+    write_curriculum,
+    write_forks,
+    write_manifest,
+    write_pointer,
+)
 from cclm.training.faults import fault
-from cclm.training.manifest import damage, name_of, sync, write_json, write_manifest
 
-FOLLOWERS = "followers.json"
-"""What a checkpoint knows of the trainings that follow this one, if there are any."""
-FILES = ("model.safetensors", "optimizer.safetensors", "curriculum.json", "progress.json", "manifest.json", FOLLOWERS)
 KEPT = 2
-"""Newest checkpoints that stay, beside the best."""
+"""Newest checkpoints that are kept, beside the best."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a training goes on from."""
+    """All that a training resumes from."""
 
     model: dict[str, torch.Tensor]
     optimizer: dict[str, torch.Tensor]
-    curriculum: dict[str, Any]
-    progress: dict[str, Any]
-    followers: dict[str, Any] = field(default_factory=dict)
+    curriculum: CurriculumState
+    progress: Progress
+    forks: dict[str, ForkState] = field(default_factory=dict)
 
 
-def save(folder: Path, checkpoint: Checkpoint, *, step: int, best: int | None) -> Path:
+def save(folder: Path, checkpoint: Checkpoint) -> Path:
     """Writes a checkpoint; until the rename it does not exist, and older ones are removed only afterwards."""
-    final = folder / name_of(step)
+    step, best = checkpoint.progress.step, checkpoint.progress.selected_step
+    final = folder / folder_name(step)
     try:
         with atomic_folder(final, is_ours=holds_only(*FILES)) as staging:
             fault("save:begun")
-            save_file(checkpoint.model, staging / "model.safetensors")
+            save_file(checkpoint.model, staging / MODEL)
             fault("save:after_model")
-            save_file(checkpoint.optimizer, staging / "optimizer.safetensors")
-            write_json(staging / "curriculum.json", checkpoint.curriculum)
-            write_json(staging / "progress.json", checkpoint.progress)
-            if checkpoint.followers:
-                write_json(staging / FOLLOWERS, checkpoint.followers)
+            save_file(checkpoint.optimizer, staging / OPTIMIZER)
+            write_state(staging, checkpoint.curriculum, checkpoint.progress, checkpoint.forks)
             fault("save:before_manifest")
             write_manifest(staging)
             fault("save:before_rename")
         sync(folder)
         fault("save:after_rename")
-        _point(folder, final.name, best)
+        _write_pointers(folder, step, best)
     except OSError as error:
         raise TrainingError(f"{final}: could not be saved: {error.strerror or error}") from None
     fault("save:before_prune")
-    _prune(folder, keep={final.name} | ({name_of(best)} if best is not None else set()))
+    _prune(folder, keep={final.name} | ({folder_name(best)} if best is not None else set()))
     return final
 
 
-def _point(folder: Path, latest: str, best: int | None) -> None:
-    """Lets `latest` and `best` name their checkpoints."""
-    atomic_text(folder / "latest", latest + "\n")
+def write_state(folder: Path, curriculum: CurriculumState, progress: Progress, forks: dict[str, ForkState]) -> None:
+    """Writes all of a checkpoint that is not tensors."""
+    write_curriculum(folder / CURRICULUM, curriculum)
+    (folder / PROGRESS).write_text(progress.text(), encoding="utf-8")
+    if forks:
+        write_forks(folder / FORKS, forks)
+
+
+def _write_pointers(folder: Path, latest: int, best: int | None) -> None:
+    write_pointer(folder, LATEST, latest)
     fault("save:after_latest")
-    if best is not None and (folder / name_of(best)).exists():
-        atomic_text(folder / "best", name_of(best) + "\n")
+    if best is not None and (folder / folder_name(best)).exists():
+        write_pointer(folder, BEST, best)
 
 
 def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | None:
-    """The newest checkpoint that verifies; damaged ones are passed over, and that is said. None where there is none.
+    """The newest checkpoint that verifies, or None; `warn` is called for each damaged one that is passed over.
 
-    It sets `latest` and `best` right, too: whoever saved may have been killed before that.
+    It also mends `latest` and `best`: the process that saved may have been killed before it wrote them.
     """
     if folder.is_dir():
         _remove_leftovers(folder)
-    for path in sorted(folder.glob("step-*"), reverse=True):
+    for path in reversed(checkpoint_folders(folder)):
         problem = damage(path)
         if problem is None:
             found = load(path)
-            _point(folder, path.name, found.progress.get("selected_step"))
+            _write_pointers(folder, found.progress.step, found.progress.selected_step)
             return found
         warn(f"{path}: {problem}; falling back to the one before")
     return None
@@ -95,17 +116,12 @@ def load(path: Path) -> Checkpoint:
     if problem is not None:
         raise TrainingError(f"{path}: {problem}")
     return Checkpoint(
-        model=load_file(path / "model.safetensors"),
-        optimizer=load_file(path / "optimizer.safetensors"),
-        curriculum=_json(path / "curriculum.json"),
-        progress=_json(path / "progress.json"),
-        followers=_json(path / FOLLOWERS) if (path / FOLLOWERS).exists() else {},
+        model=load_file(path / MODEL),
+        optimizer=load_file(path / OPTIMIZER),
+        curriculum=read_curriculum(path / CURRICULUM),
+        progress=Progress.read(path / PROGRESS),
+        forks=read_forks(path / FORKS),
     )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -117,6 +133,6 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _prune(folder: Path, keep: Iterable[str]) -> None:
-    for path in sorted(folder.glob("step-*"))[:-KEPT]:
+    for path in checkpoint_folders(folder)[:-KEPT]:
         if path.name not in keep:
             shutil.rmtree(path, ignore_errors=True)

@@ -1,56 +1,62 @@
-"""What people see while it trains, and timing.jsonl: all that has a clock in it, and decides nothing."""
+"""What people see while it trains, and timing.jsonl: everything with a clock in it. Nothing here decides anything."""
 
-import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
-from cclm.training.progress import Progress
-from cclm.training.table import language_table
+from cclm.formats.checkpoint import Progress
+from cclm.formats.log import PerLanguage, Probe, Stopped, Train, Validation
+from cclm.formats.run import Timing
+
+HEADS = ("", "", "competence", "HRLs-evaluated", "share", "passes", "dev loss")
+OTHER_LINES = 4
+"""Lines of the terminal that languages cannot have: the step, the heads, how many more there are, the cursor."""
 
 
-class Telling:
-    """A live table on a terminal, plain lines elsewhere. What goes wrong here never stops a training.
+@dataclass(frozen=True)
+class Shown:
+    """What a display has to know of a training beside its events."""
 
-    `told` is what the curriculum explains at the start, `batches` how many each language has, `threshold` that of a
-    gate that has one.
+    name: str
+    max_steps: int
+    batches: Mapping[str, int]
+    """Batches of each task: a pass over its data."""
+    threshold: float | None = None
+    """That of the competence gate."""
+
+
+class TrainingConsole:
+    """A live table on a terminal, plain lines elsewhere. An error here never stops a training.
+
+    `latest` is what the curriculum says at the start, in the form of a probe.
     """
 
     def __init__(
-        self,
-        name: str,
-        progress: Progress,
-        told: dict[str, Any],
-        *,
-        max_steps: int,
-        batches: Mapping[str, int],
-        threshold: float | None,
-        timing: Path | None,
-        aloud: bool = True,
+        self, shown: Shown, progress: Progress, latest: Probe, *, timing: Path | None, is_silent: bool = False
     ) -> None:
-        self._name, self._progress, self._told = name, progress, told
-        self._max_steps, self._batches, self._threshold = max_steps, batches, threshold
+        self._shown, self._progress, self._latest = shown, progress, latest
         self._console = Console(stderr=True)
-        self._aloud = aloud
-        self._live = Live(console=self._console, auto_refresh=False) if aloud and sys.stderr.isatty() else None
+        self._is_silent = is_silent
+        self._live = Live(console=self._console, auto_refresh=False) if not is_silent and sys.stderr.isatty() else None
         self._timing = timing.open("ab", buffering=0) if timing else None
         self._start = self._last = time.monotonic()
         self._first_step = progress.step
-        self._counted = sum(progress.shown.get("tokens", {}).values())  # by an earlier process, since its last line
+        self._counted = sum(progress.shown.tokens.values())  # by an earlier process, since its last line
         self._spent: dict[str, float] = {"probe": 0.0, "reward": 0.0, "validation": 0.0}
-        self._line = f"step {progress.step:,}/{max_steps:,}"
+        self._line = f"step {progress.step:,}/{shown.max_steps:,}"
 
-    def __enter__(self) -> "Telling":
+    def __enter__(self) -> "TrainingConsole":
         if self._live:
             self._live.start()
-            self._redraw()
+            self._refresh()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,96 +74,134 @@ class Telling:
         yield
         self._spent[what] += time.monotonic() - start
 
-    def trained(self, step: int, facts: dict[str, Any]) -> None:
-        """Some steps more."""
+    def trained(self, event: Train) -> None:
+        """Shows speed, loss and the time left."""
         now = time.monotonic()
-        tokens = sum(facts["tokens"].values()) - self._counted
+        tokens = sum(event.tokens.values()) - self._counted
         rate = tokens / max(now - self._last, 1e-9)
         self._last, self._counted = now, 0
         self._line = (
-            f"step {step:,}/{self._max_steps:,}  loss {facts['loss']:.3f}  lr {facts['learning_rate']:.1e}"
-            f"  {rate:,.0f} tokens/s  {self._left(step, now)}"
+            f"step {event.step:,}/{self._shown.max_steps:,}  loss {event.loss:.3f}  lr {event.learning_rate:.1e}"
+            f"  {rate:,.0f} tokens/s  {self._left(event.step, now)}"
         )
-        self._time("train", step, tokens_per_second=rate)
+        self._time("train", event.step, tokens_per_second=rate)
         if self._live:
-            self._redraw()
+            self._refresh()
         else:
-            self._event(f"{self._name}  {self._line}")
+            self.print(f"{self._shown.name}  {self._line}")
 
-    def probed(self, step: int, told: dict[str, Any], progress: Progress) -> None:
-        """A round of the curriculum."""
-        self._told, self._progress = told, progress
-        self._time("probe", step)
-        self._redraw()
+    def probed(self, event: Probe) -> None:
+        """Shows the languages as the curriculum sees them now."""
+        self._latest = event
+        self._time("probe", event.step)
+        self._refresh()
 
     def admitted(self, step: int, lang: str, reason: str) -> None:
-        """A language has joined."""
-        self._event(f"step {step:,}: {lang} admitted: {reason}", style="bold green")
+        """Shows which language was admitted, and why."""
+        self.print(f"step {step:,}: {lang} admitted: {reason}", style="bold green")
 
-    def validated(self, step: int, facts: dict[str, Any]) -> None:
-        """The whole dev sets were looked at."""
-        self._time("validation", step)
-        worst, bleu = facts["worst"], f", BLEU {facts['mean_bleu']:.1f}" if "mean_bleu" in facts else ""
-        self._event(
-            f"step {step:,}: dev loss weighted {facts['weighted']:.3f}, macro {facts['macro']:.3f},"
-            f" worst {worst['language']} {worst['loss']:.3f}{bleu}"
-        )
+    def validated(self, event: Validation) -> None:
+        """Shows the dev losses of a validation."""
+        self._time("validation", event.step)
+        worst = f", worst {event.worst.language} {event.worst.loss:.3f}" if event.worst else ""
+        bleu = f", BLEU {event.mean_bleu:.1f}" if event.mean_bleu is not None else ""
+        self.print(f"step {event.step:,}: dev loss weighted {event.weighted:.3f}, macro {event.macro:.3f}{worst}{bleu}")
 
-    def stopped(self, step: int, facts: dict[str, Any]) -> None:
-        """The end."""
-        note = f" ({facts['note']})" if "note" in facts else ""
-        self._event(f"step {step:,}: stopped, {facts['reason']}; the best checkpoint is step {facts['best']}{note}")
-        self._line = f"step {step:,}/{self._max_steps:,}  {facts['reason']}"
-        self._redraw()
+    def stopped(self, event: Stopped) -> None:
+        """Shows why the training ended."""
+        note = f" ({event.note})" if event.note else ""
+        best = f"the best checkpoint is step {event.best}{note}"
+        self.print(f"step {event.step:,}: stopped, {event.reason}; {best}")
+        self._line = f"step {event.step:,}/{self._shown.max_steps:,}  {event.reason}"
+        self._refresh()
 
-    def say(self, text: str) -> None:
-        """Something worth a line of its own."""
-        self._event(text)
-
-    def _time(self, event: str, step: int, **facts: Any) -> None:
-        seconds = round(time.monotonic() - self._start, 3)
-        spent = {f"{name}_seconds": round(value, 3) for name, value in self._spent.items()}
-        line = json.dumps({"event": event, "step": step, "seconds": seconds, **spent, **facts})
-        if self._timing:
-            try:
-                self._timing.write(line.encode() + b"\n")
-            except OSError as error:
-                self._timing.close()
-                self._timing = None
-                self._event(f"timing.jsonl: {error.strerror}; times are no longer kept")
-
-    def _left(self, step: int, now: float) -> str:
-        """How long the rest takes, if it goes on as it has since this process began."""
-        steps = step - self._first_step
-        return f"{duration((self._max_steps - step) * (now - self._start) / steps)} left" if steps else "time unknown"
-
-    def _redraw(self) -> None:
-        with self._harmless():
-            if self._live:
-                counters = self._progress.counters
-                passes = {lang: counters.get(lang, 0) / count for lang, count in self._batches.items()}
-                height = self._console.height
-                table = language_table(self._told, passes, threshold=self._threshold, height=height)
-                self._live.update(Group(Text(self._line, style="bold"), table), refresh=True)
-
-    def _event(self, line: str, style: str = "") -> None:
+    def print(self, line: str, style: str = "") -> None:
+        """Prints a line that stays, above the live table where there is one."""
         with self._harmless():
             if self._live:
                 self._live.console.print(Text(line, style=style))
-            elif self._aloud:
+            elif not self._is_silent:
                 print(line, file=sys.stderr, flush=True)
+
+    def _time(self, event: str, step: int, **rates: float) -> None:
+        seconds = round(time.monotonic() - self._start, 3)
+        spent = {f"{name}_seconds": round(value, 3) for name, value in self._spent.items()}
+        timing = Timing(event=event, step=step, seconds=seconds, **spent, **rates)
+        if self._timing:
+            try:
+                self._timing.write(timing.line())
+            except OSError as error:
+                self._timing.close()
+                self._timing = None
+                self.print(f"timing.jsonl: {error.strerror}; times are no longer recorded")
+
+    def _left(self, step: int, now: float) -> str:
+        """How long the remaining steps take, at the mean speed since this process began."""
+        steps = step - self._first_step
+        if not steps:
+            return "time unknown"
+        return f"{duration((self._shown.max_steps - step) * (now - self._start) / steps)} left"
+
+    def _refresh(self) -> None:
+        with self._harmless():
+            if self._live:
+                counters = self._progress.counters
+                passes = {lang: counters.get(lang, 0) / count for lang, count in self._shown.batches.items()}
+                threshold, height = self._shown.threshold, self._console.height
+                table = language_table(self._latest, passes, threshold=threshold, height=height)
+                self._live.update(Group(Text(self._line, style="bold"), table), refresh=True)
 
     @contextmanager
     def _harmless(self) -> Iterator[None]:
-        """A terminal that is gone is told nothing more."""
+        """Ends all output to a terminal or pipe that is gone; the training goes on."""
         try:
             yield
         except OSError:
-            self._aloud, self._live = False, None
+            self._is_silent, self._live = True, None
+
+
+def language_table(latest: Probe, passes: Mapping[str, float], *, threshold: float | None, height: int) -> Table:
+    """One row per language, as many as fit; `passes` is how often the data of each has been seen."""
+    weights = latest.weights
+    shown = fitting(list(passes), weights, latest.hrls_competence, max(1, height - OTHER_LINES))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", caption_justify="left")
+    for head in HEADS:
+        table.add_column(head, justify="right" if head else "left", no_wrap=True)
+    for lang in shown:
+        ready = latest.hrls_competence.get(lang)
+        table.add_row(
+            lang,
+            "admitted" if lang in weights else "waiting",
+            _short(latest.competence.get(lang)),
+            "" if ready is None or threshold is None else f"{_short(ready)}/{_short(threshold)}",
+            f"{weights.get(lang) or 0:.1%}",
+            f"{passes[lang]:.1f}",
+            _short(latest.dev_loss.get(lang)),
+            style="" if lang in weights else "dim",
+        )
+    absent = [lang for lang in passes if lang not in shown]
+    if absent:
+        admitted = sum(lang in weights for lang in absent)
+        table.caption = f"and {len(absent)} more: {admitted} admitted, {len(absent) - admitted} waiting"
+    return table
+
+
+def fitting(languages: Sequence[str], weights: PerLanguage, ready: PerLanguage, rows: int) -> list[str]:
+    """The languages that get a row. If there are too many: those nearest to admission and those drawn most."""
+    admitted = sorted((lang for lang in languages if lang in weights), key=lambda lang: -(weights[lang] or 0))
+    waiting = sorted((lang for lang in languages if lang not in weights), key=lambda lang: -(ready.get(lang) or 0))
+    near = waiting[: max(rows // 2, rows - len(admitted))]
+    chosen = {*near, *admitted[: rows - len(near)]}
+    return [lang for lang in languages if lang in chosen]
+
+
+def _short(value: float | None) -> str:
+    """Two digits after the point, and no zero before it."""
+    return "-" if value is None else f"{value:.2f}".removeprefix("0") if 0 <= value < 1 else f"{value:.2f}"
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: its two largest units at most."""
+    """A time in its two largest units at most."""
     minutes = round(seconds / 60)
     if seconds < 60:
         return f"{seconds:.0f} s"

@@ -1,13 +1,17 @@
-"""What is special to a device: which one it is, and in which precision it computes."""
+"""What is special to a device: which one it is, in which precision it computes, how batches get there."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cclm.data.batches import Batch
 from cclm.errors import TrainingError
+from cclm.model.loss import Losses, losses
+from cclm.model.transformer import Transformer
 from cclm.training.ranks import local_rank
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -28,25 +32,40 @@ class Device:
         half = HALVES.get(self.precision)
         return torch.autocast(self.torch.type, dtype=half, enabled=half is not None)
 
+    def tensors(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Source, target input and target output on this device."""
+        arrays = (batch.source, batch.target_input, batch.target_output)
+        source, target_input, target_output = (
+            torch.from_numpy(array).to(self.torch, non_blocking=True) for array in arrays
+        )
+        return source, target_input, target_output
+
+    def losses(self, model: Transformer, batch: Batch, smoothing: float) -> Losses:
+        """The summed losses of a batch, ready for the backward pass."""
+        source, target_input, target_output = self.tensors(batch)
+        with self.autocast():
+            logits = model(source, target_input)
+        return losses(logits, target_output, smoothing)
+
     @property
     def emulates(self) -> bool:
         """Whether this processor can round to half precision, but not multiply in it."""
         return self.torch.type == "cpu" and self.precision in HALVES and _best_precision(self.torch) == "fp32"
 
     def products(self) -> AbstractContextManager[object]:
-        """Makes the matrix products of a training, forward and backward, fast here too."""
+        """For a whole training: matrix products in half precision are fast even where they are emulated."""
         return Widened() if self.emulates else nullcontext()  # type: ignore[no-untyped-call]
 
     @property
     def first_scale(self) -> float:
-        """What losses are multiplied by at first: small gradients would be zero in fp16, and only there."""
+        """What losses are multiplied by at first. In fp16 small gradients would underflow to zero without it."""
         return FIRST_SCALE if self.precision == "fp16" else 1.0
 
 
 class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Multiplies half-precision matrices in float32 and rounds what comes out, as processors with bf16 do.
+    """Multiplies half-precision matrices in float32 and rounds the result, as processors with bf16 do.
 
-    Without such instructions torch multiplies number by number, at a tenth to a hundredth of the speed of float32.
+    On processors without such instructions torch's own product runs at a tenth to a hundredth of the speed of float32.
     """
 
     PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default)
@@ -60,9 +79,9 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def device_of(name: str, precision: str = "auto") -> Device:
-    """The device and precision that a recipe asks for; `auto` takes the best that is there.
+    """The device and precision that a recipe asks for; `auto` takes the best that this machine has.
 
-    Of several ranks on a machine with GPUs each takes its own.
+    Each rank on a machine with several GPUs takes its own GPU.
     """
     device = _torch_device(name)
     return Device(device, _best_precision(device) if precision == "auto" else precision)
@@ -78,7 +97,7 @@ def _torch_device(name: str) -> torch.device:
 
 
 def _best_precision(device: torch.device) -> str:
-    """Half precision only where the hardware multiplies in it: elsewhere it is emulated, far slower than fp32."""
+    """Half precision only where the hardware multiplies in it: emulated, it is far slower than fp32."""
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     return "bf16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "fp32"

@@ -1,11 +1,13 @@
-"""A run directory as a command is given it: its recipe, its tasks, its best checkpoint."""
+"""A run directory as other parts are given it: its recipe, its tasks, its best checkpoint, its origin."""
 
-import json
+import os
 from pathlib import Path
-from typing import Any
 
 from cclm.data.prepared import Prepared
-from cclm.errors import ConfigError, TrainingError
+from cclm.data.work_folder import WorkFolder
+from cclm.errors import ConfigError, DataError, TrainingError
+from cclm.formats.checkpoint import BEST, MANIFEST, MODEL, Manifest, read_pointer
+from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, Origin, read_settings
 from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
 from cclm.training.tasks import Task, tasks
@@ -21,16 +23,35 @@ def is_bitext(run: Path) -> bool:
 
 def recipe_of(run: Path) -> Recipe:
     """The recipe that a run, or a folder of bitext runs, was made with; its work folder is where the run is now."""
-    path = run / RECIPE if is_bitext(run) else run / "config.yaml"
+    path = run / RECIPE if is_bitext(run) else run / CONFIG
     if not path.exists():
         raise ConfigError(f"{run}: no run here (it has no config.yaml)")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{path}: damaged: {error}") from None
+        content = read_settings(path)
+    except DataError as error:
+        raise ConfigError(str(error)) from None
     recipe = check(Recipe, content, str(path))
+    return recipe.model_copy(update={"work": str(work_of(run))})
+
+
+def work_of(run: Path) -> Path:
+    """The work folder of a run, by its path as it was given, or else with symbolic links followed.
+
+    `work/runs` may be a link to another disk: the work folder is then beside the link. A link to a single run leads to
+    a folder in another one's work folder.
+    """
     up = 2 if is_bitext(run.resolve().parent) else 1
-    return recipe.model_copy(update={"work": str(run.resolve().parents[up])})
+    given, resolved = Path(os.path.abspath(run)).parents[up], run.resolve().parents[up]
+    if resolved.parent.name == "cache":  # bitext models: WORK/cache/benchmark/KEY
+        resolved = resolved.parents[1]
+    return given if (given / "prepared").is_dir() else resolved
+
+
+def data_of(run: Path, recipe: Recipe) -> Prepared:
+    """The prepared data that a run, or the first of a folder of bitext runs, was trained on."""
+    runs = [path.parent for path in sorted(run.glob(f"*/{MADE_FROM}"))] if is_bitext(run) else [run]
+    found = MadeFrom.find(runs[0] / MADE_FROM) if runs else None
+    return WorkFolder(Path(recipe.work)).data_of_run(run, found.data if found else None)
 
 
 def tasks_of(run: Path, recipe: Recipe, prepared: Prepared) -> dict[str, Task]:
@@ -41,16 +62,21 @@ def tasks_of(run: Path, recipe: Recipe, prepared: Prepared) -> dict[str, Task]:
 
 def best_of(run: Path) -> Path:
     """The best checkpoint."""
-    path = run / "checkpoints" / "best"
-    if not path.exists():
+    folder = run / "checkpoints"
+    name = read_pointer(folder, BEST)
+    if name is None:
         raise ConfigError(f"{run}: no checkpoint yet; train it first")
-    return path.with_name(path.read_text(encoding="utf-8").strip())
+    return folder / name
 
 
 def weights_of(checkpoint: Path) -> str:
     """What identifies the weights of a checkpoint: their checksum, as its manifest has it."""
     try:
-        manifest: dict[str, Any] = json.loads((checkpoint / "manifest.json").read_text(encoding="utf-8"))
-        return str(manifest["files"]["model.safetensors"]["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return Manifest.read(checkpoint / MANIFEST).files[MODEL].sha256
+    except (DataError, KeyError):
         raise TrainingError(f"{checkpoint}: manifest.json is missing or damaged") from None
+
+
+def origin_of(run: Path) -> Origin | None:
+    """The run that this one shared its first steps with; None for one that was trained by itself."""
+    return Origin.read(run / ORIGIN) if (run / ORIGIN).exists() else None

@@ -1,9 +1,11 @@
-"""Trainings that are one and the same as long as their curricula decide alike: one leads, the others follow.
+"""Runs that share a prefix: trainings that differ in the gate alone are one training until their curricula disagree.
 
-A follower has a curriculum and a log of its own; model, optimizer and progress are the leader's. In every round each is
-asked what it would decide. Those that decide otherwise leave: they get a run directory whose newest checkpoint is the
-moment before the decision, and go on by themselves, the like-minded together. Those that never did are given the
-leader's checkpoints in the end. Either way a run directory comes out as if it had been trained alone.
+The run that is trained leads. Each fork has a curriculum and a log of its own; model, optimizer and progress are the
+leader's. In every probe each fork is asked, on a copy, what it would decide. Forks that would decide differently leave:
+they get a run directory whose newest checkpoint is the state before the decision, and are trained from there, those
+with equal decisions together. Forks that never disagree get copies of the leader's checkpoints at the end. Either way
+the run directory is equal, to the byte, to that of a training that shared nothing: a sweep gets its runs for a fraction
+of the steps without changing any result.
 """
 
 import json
@@ -11,55 +13,76 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cclm.atomic import atomic_folder, holds_only
 from cclm.curriculum import Curriculum
+from cclm.formats.checkpoint import (
+    FORKS,
+    MODEL,
+    OPTIMIZER,
+    PROGRESS,
+    ForkState,
+    Progress,
+    checkpoint_folders,
+    damage,
+    read_forks,
+    write_manifest,
+)
+from cclm.formats.log import Admitted, Event, Probe
+from cclm.formats.run import CONFIG, ENVIRONMENT, LOCK, LOG, MADE_FROM, ORIGIN, TIMING, Origin
 from cclm.training import checkpoint as checkpoints
-from cclm.training.checkpoint import FOLLOWERS, Checkpoint
+from cclm.training.checkpoint import Checkpoint
 from cclm.training.faults import fault
-from cclm.training.log import Log
-from cclm.training.manifest import ORIGIN, damage, write_json, write_manifest
+from cclm.training.log import LogWriter
 
-BEGUN = ("lock", "config.yaml", "environment.json", "made_from.json", "log.jsonl", "timing.jsonl", "followers", ORIGIN)
-"""What may stand in the directory of a run that has no checkpoint yet."""
+LOGS = "followers"
+"""The folder of the forks' logs, in the leader's run directory."""
+BEGUN = (LOCK, CONFIG, ENVIRONMENT, MADE_FROM, LOG, TIMING, LOGS, ORIGIN, "graph.json", "benchmark.json")
+"""What may be in the directory of a run that has no checkpoint yet."""
 
 
-class Followers:
-    """All who follow the training in `lead`; their own run directories, once they have one, stand beside it.
+@dataclass(frozen=True)
+class Measured:
+    """What a probe has measured, before any curriculum has observed it."""
 
-    At the beginning everyone does; later those of whom the checkpoint that it goes on from knows (`saved`).
+    step: int
+    dev_loss: Mapping[str, float]
+    signals: Mapping[str, Any]
+    """Other measurements by name, of any shape: what the samplers in use need."""
+
+    def observe(self, curriculum: Curriculum) -> tuple[str, ...]:
+        """Lets a curriculum observe it; returns the languages that it admits."""
+        return curriculum.observe(step=self.step, dev_loss=self.dev_loss, **self.signals)
+
+
+class Forks:
+    """All runs that share the training in `lead`; their run directories, once they have one, are beside it.
+
+    A new training has every fork; a resumed one those that its checkpoint names (`saved`).
     """
 
-    def __init__(self, lead: Path, curricula: Mapping[str, Curriculum], saved: Mapping[str, Any] | None) -> None:
+    def __init__(self, lead: Path, curricula: Mapping[str, Curriculum], saved: Mapping[str, ForkState] | None) -> None:
         self._lead = lead
         self._curricula = {name: curriculum for name, curriculum in curricula.items() if saved is None or name in saved}
-        self._logs: dict[str, Log] = {}
+        self._logs: dict[str, LogWriter] = {}
         for name, curriculum in self._curricula.items():
             if saved is not None:
-                curriculum.load_state_dict(saved[name]["curriculum"])
-            self._logs[name] = Log(self._log(name), 0 if saved is None else saved[name]["log_bytes"])
+                curriculum.load_state_dict(saved[name].curriculum)
+            self._logs[name] = LogWriter(self._log(name), 0 if saved is None else saved[name].log_bytes)
 
     def _log(self, name: str, lead: Path | None = None) -> Path:
-        return (lead or self._lead) / "followers" / f"{name}.jsonl"
+        return (lead or self._lead) / LOGS / f"{name}.jsonl"
 
-    def part(
-        self,
-        leader: Curriculum,
-        now: Callable[[], Checkpoint],
-        *,
-        step: int,
-        dev_loss: Mapping[str, float],
-        signals: Mapping[str, Any],
-    ) -> None:
-        """Lets those go who would decide otherwise than the leader in this round, which nobody has been told of yet."""
+    def separate(self, leader: Curriculum, now: Callable[[], Checkpoint], measured: Measured) -> None:
+        """Lets the forks go that would decide differently from the leader in this probe."""
 
         def decision(curriculum: Curriculum) -> str:
-            asked = deepcopy(curriculum)
-            asked.observe(step=step, dev_loss=dev_loss, **signals)
-            return json.dumps([asked.admitted, asked.weights])
+            copy = deepcopy(curriculum)
+            measured.observe(copy)
+            return json.dumps([copy.admitted, copy.weights])
 
         groups: dict[str, list[str]] = {}
         for name, curriculum in self._curricula.items():
@@ -68,39 +91,33 @@ class Followers:
         for names in groups.values():
             self._leave(names, now())
 
-    def observe(self, step: int, dev_loss: Mapping[str, float], signals: Mapping[str, Any]) -> None:
-        """The round itself."""
+    def observe(self, measured: Measured) -> None:
+        """Lets every fork's curriculum observe the probe."""
         for curriculum in self._curricula.values():
-            curriculum.observe(step=step, dev_loss=dev_loss, **signals)
+            measured.observe(curriculum)
 
     def admit_remaining(self) -> None:
-        """The second phase."""
+        """Begins the second phase in every fork."""
         for curriculum in self._curricula.values():
             curriculum.admit_remaining()
 
-    def heard(self, event: str, step: int, facts: dict[str, Any]) -> None:
-        """Writes what the leader has logged into the others' logs, in their own words where their gate has them."""
+    def log(self, event: Event) -> None:
+        """Writes an event of the leader into the forks' logs, with what their own gates say."""
         for name, curriculum in self._curricula.items():
-            told, mine = curriculum.explain(), dict(facts)
-            if event == "probe":
-                mine |= {key: told[key] for key in facts if key in told}
-            elif event == "admitted":
-                reasons = told["admissions"][facts["language"]]
-                mine = {"language": facts["language"], **{k: v for k, v in reasons.items() if k != "step"}}
-            self._logs[name].write(event, step, **mine)
+            self._logs[name].write(_own(event, curriculum))
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps of them."""
+    def state(self) -> dict[str, ForkState]:
+        """What a checkpoint stores of them."""
         return {
-            name: {"curriculum": curriculum.state_dict(), "log_bytes": self._logs[name].sync()}
+            name: ForkState(curriculum=curriculum.state_dict(), log_bytes=self._logs[name].sync())
             for name, curriculum in self._curricula.items()
         }
 
     def settle(self) -> None:
-        """At the end of the training: who is still here has come to the same end."""
+        """At the end of the training: the remaining forks have come to the same end."""
         for name in list(self._curricula):
             self._leave([name], None)
-        shutil.rmtree(self._lead / "followers", ignore_errors=True)
+        shutil.rmtree(self._lead / LOGS, ignore_errors=True)
 
     def close(self) -> None:
         """Ends writing."""
@@ -108,9 +125,9 @@ class Followers:
             log.close()
 
     def _leave(self, names: list[str], now: Checkpoint | None) -> None:
-        """A run directory for the first of them, whom the others follow from now on, in one step.
+        """Makes a run directory for the first of these; the others become its forks.
 
-        One that is there already was made when the training came by here before it was interrupted.
+        One that is there already was made before the training was interrupted and came to this step again.
         """
         state = {name: self.state()[name] for name in names}
         for name in names:
@@ -122,43 +139,60 @@ class Followers:
             return
         fault("follow:leaving")
         with atomic_folder(target, is_ours=holds_only(*BEGUN)) as folder:
-            shutil.copyfile(self._log(first), folder / "log.jsonl")
-            (folder / "followers").mkdir()
+            shutil.copyfile(self._log(first), folder / LOG)
+            (folder / LOGS).mkdir()
             for name in others:
                 shutil.copyfile(self._log(name), self._log(name, folder))
-            for path in sorted((self._lead / "checkpoints").glob("step-*")):
+            for path in checkpoint_folders(self._lead / "checkpoints"):
                 if damage(path) is None:
                     _derive(path, folder / "checkpoints" / path.name, first, others)
             if now:
-                mine = replace(now, **_of(now.progress, state, first, others))
-                checkpoints.save(
-                    folder / "checkpoints", mine, step=now.progress["step"], best=now.progress["selected_step"]
-                )
+                own = _of_fork(now.progress, state, first, others)
+                checkpoints.save(folder / "checkpoints", replace(now, **vars(own)))
             else:
-                checkpoints.load_newest(folder / "checkpoints", print)  # names the latest and the best
-            origin = {"from": self._lead.name, "step": now.progress["step"] if now else None, "same": now is None}
-            write_json(folder / ORIGIN, origin)
+                checkpoints.load_newest(folder / "checkpoints", print)  # writes `latest` and `best`
+            step = now.progress.step if now else None
+            origin = Origin.model_validate({"from": self._lead.name, "step": step, "same": now is None})
+            (folder / ORIGIN).write_text(origin.text(), encoding="utf-8")
         fault("follow:left")
 
 
-def _of(progress: Mapping[str, Any], state: Mapping[str, Any], first: str, others: list[str]) -> dict[str, Any]:
-    """What a checkpoint of the leader's says of its training, as it is for a follower with followers of its own."""
-    return {
-        "curriculum": state[first]["curriculum"],
-        "progress": {**progress, "log_bytes": state[first]["log_bytes"]},
-        "followers": {name: state[name] for name in others},
-    }
+def _own(event: Event, curriculum: Curriculum) -> Event:
+    """An event of the leader as a fork logs it."""
+    explained = curriculum.explain()
+    if isinstance(event, Probe):
+        return event.model_copy(update={name: explained[name] for name in event.model_fields_set if name in explained})
+    if isinstance(event, Admitted):
+        return admitted_event(event.step, event.language, curriculum)
+    return event
+
+
+def admitted_event(step: int, language: str, curriculum: Curriculum) -> Admitted:
+    """The event of a language that a curriculum has admitted, with the reason."""
+    reasons = curriculum.explain()["admissions"][language]
+    return Admitted(step=step, language=language, **{name: fact for name, fact in reasons.items() if name != "step"})
+
+
+@dataclass(frozen=True)
+class _Own:
+    """What differs between the checkpoints of a leader and of a fork."""
+
+    curriculum: dict[str, Any]
+    progress: Progress
+    forks: dict[str, ForkState]
+
+
+def _of_fork(progress: Progress, state: Mapping[str, ForkState], first: str, others: list[str]) -> _Own:
+    """A fork's part of its leader's checkpoint; `others` become its own forks."""
+    own = progress.model_copy(update={"log_bytes": state[first].log_bytes})
+    return _Own(state[first].curriculum, own, {name: state[name] for name in others})
 
 
 def _derive(path: Path, target: Path, first: str, others: list[str]) -> None:
-    """A follower's checkpoint from its leader's: weights and optimizer are the same files."""
+    """Makes a fork's checkpoint from its leader's: weights and optimizer are the same files."""
     target.mkdir(parents=True)
-    for name in ("model.safetensors", "optimizer.safetensors"):
+    for name in (MODEL, OPTIMIZER):
         os.link(path / name, target / name)
-    progress, state = (json.loads((path / name).read_text(encoding="utf-8")) for name in ("progress.json", FOLLOWERS))
-    mine = _of(progress, state, first, others)
-    write_json(target / "curriculum.json", mine["curriculum"])
-    write_json(target / "progress.json", mine["progress"])
-    if mine["followers"]:
-        write_json(target / FOLLOWERS, mine["followers"])
+    own = _of_fork(Progress.read(path / PROGRESS), read_forks(path / FORKS), first, others)
+    checkpoints.write_state(target, own.curriculum, own.progress, own.forks)
     write_manifest(target)

@@ -5,49 +5,27 @@ Other machines may not see that lock, and readers never take it: for them the fi
 modification time, renewed every 30 seconds, that the owner is alive. The file is empty while nobody owns the run.
 """
 
-import json
 import os
 import platform
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from cclm.errors import TrainingError
+from cclm.errors import DataError, TrainingError
+from cclm.formats.run import LOCK, Owner
 
 BEAT, DEAD = 30, 120
-"""Seconds between two signs of life of an owner, and after which one without a sign counts as dead."""
-
-
-@dataclass(frozen=True)
-class Owner:
-    """The process that owns a run directory."""
-
-    pid: int
-    host: str
-    machine: str = ""
-    """What all containers of a machine share, and no other machine: the boot id of its kernel, or its name."""
-    namespace: str = ""
-    """Where the pid counts."""
-    started: str = ""
-    """When the process started, as its kernel counts: pids are used again."""
-    job: str | None = None
-    """The SLURM job: when it is requeued, its next attempt takes the run over from the last."""
-
-    @property
-    def is_on_this_machine(self) -> bool:
-        """Whether the kernel of this machine knows if the process lives."""
-        return self.machine == _machine()
+"""Seconds between two heartbeats of an owner, and seconds without one after which it counts as dead."""
 
 
 class Lock:
     """Ownership of a run directory, for the time of a `with` block; TrainingError where another process has it."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._path = folder, folder / "lock"
+        self._folder, self._path = folder, folder / LOCK
         self._lock = FileLock(self._path, blocking=False)
         self._over = threading.Event()
 
@@ -69,7 +47,7 @@ class Lock:
         if before and _owns_elsewhere(before, self._path):
             self._lock.release()
             raise self._refused(before)
-        self._path.write_text(json.dumps(asdict(_this_process())) + "\n", encoding="utf-8")
+        self._path.write_text(_this_process().text(), encoding="utf-8")  # in place: the lock is on this very file
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
@@ -86,31 +64,36 @@ class Lock:
 
     def _refused(self, owner: Owner | None) -> TrainingError:
         who = f"process {owner.pid} on {owner.host}" if owner else "another process"
-        elsewhere = f"; if that is gone, wait {DEAD // 60} minutes" if owner and not owner.is_on_this_machine else ""
+        elsewhere = f"; if that is gone, wait {DEAD // 60} minutes" if owner and not _is_on_this_machine(owner) else ""
         return TrainingError(f"{self._folder} belongs to {who}: only one process may train it{elsewhere}")
 
 
 def owner_of(folder: Path) -> Owner | None:
-    """Who owns the run directory, as far as can be told without the lock; None where nobody does."""
-    owner, path = _read(folder), folder / "lock"
+    """The process that owns the run directory, found without taking the lock; None where nobody does."""
+    owner, path = _read(folder), folder / LOCK
     if owner is None:
         return None
-    if not owner.is_on_this_machine or owner.namespace != _namespace():
+    if not _is_on_this_machine(owner) or owner.namespace != _namespace():
         return owner if _is_fresh(path) else None
     started = _started(owner.pid)
     return owner if started is not None and started == owner.started else None
 
 
+def _is_on_this_machine(owner: Owner) -> bool:
+    """Whether the kernel of this machine knows if the process lives."""
+    return owner.machine == _machine()
+
+
 def _owns_elsewhere(owner: Owner, path: Path) -> bool:
     """Whether a process on a machine that does not share our locks still lives."""
     resumed = owner.job is not None and owner.job == _job()
-    return not owner.is_on_this_machine and bool(owner.machine) and not resumed and _is_fresh(path)
+    return not _is_on_this_machine(owner) and bool(owner.machine) and not resumed and _is_fresh(path)
 
 
 def _read(folder: Path) -> Owner | None:
     try:
-        return Owner(**json.loads((folder / "lock").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError):
+        return Owner.read(folder / LOCK)
+    except DataError:
         return None
 
 
@@ -123,14 +106,21 @@ def _is_fresh(path: Path) -> bool:
 
 def _this_process() -> Owner:
     pid = os.getpid()
-    return Owner(pid, platform.node(), _machine(), _namespace(), _started(pid) or "", _job())
+    return Owner(
+        pid=pid,
+        host=platform.node(),
+        machine=_machine(),
+        namespace=_namespace(),
+        started=_started(pid) or "",
+        job=_job(),
+    )
 
 
 def _machine() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
-        return platform.node()  # no Linux
+        return platform.node()  # not Linux
 
 
 def _namespace() -> str:
@@ -141,7 +131,7 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When the process started; None if there is none, or one that has ended and only waits to be noticed."""
+    """When the process started; None if there is none, or only a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return None if fields[0] == "Z" else fields[19]
@@ -149,7 +139,7 @@ def _started(pid: int) -> str | None:
         pass
     if Path("/proc/self").exists():
         return None
-    try:  # no Linux: that it is there must do
+    try:  # not Linux: that it exists must do
         os.kill(pid, 0)
     except ProcessLookupError:
         return None

@@ -1,117 +1,147 @@
-"""What a run was begun with, and whether it has come to its end; asked by whoever wants to go on with it. No torch."""
+"""What a run was begun with, and how far it has come: asked by whoever wants to resume it. No torch."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cclm.atomic import write_if_changed
 from cclm.data.prepared import Prepared
-from cclm.errors import TrainingError
+from cclm.errors import DataError, TrainingError
+from cclm.formats.checkpoint import (
+    BEST,
+    LATEST,
+    PROGRESS,
+    Progress,
+    checkpoint_folders,
+    damage,
+    folder_name,
+    read_pointer,
+)
+from cclm.formats.run import CONFIG, MADE_FROM, MadeFrom, cache_comment, read_settings, settings_text
 from cclm.recipe.schema import Recipe
-from cclm.training.log import differences
-from cclm.training.manifest import damage, name_of
-from cclm.training.progress import Progress
 
 FREE = {"max_steps", "patience", "device"}
-"""Settings of training that may change when a run goes on: they decide how long and where, not what."""
+"""Settings of training that may change when a run is resumed: they decide how long and where, not what."""
 
 
-def made_from(
-    recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None, world: int = 1
-) -> dict[str, Any]:
-    """All that decides the result of a training, on so many ranks."""
+def made_from(recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None, world: int = 1) -> MadeFrom:
+    """All that decides the result of a training on `world` ranks."""
     losses = dict(benchmark) if benchmark else None
-    return {"recipe": _decisive(recipe, world), "data": prepared.fingerprint, "benchmark": losses}
+    return MadeFrom(recipe=_decisive(recipe, world), data=prepared.fingerprint, benchmark=losses)
 
 
 def _decisive(recipe: Recipe, world: int) -> dict[str, Any]:
     ignored = {"work", "benchmark"} if recipe.training.measures_bleu else {"work", "benchmark", "translation"}
     content = recipe.model_dump(mode="json", exclude=ignored)
     training = {name: value for name, value in content["training"].items() if name not in FREE}
-    # The same micro-batches make the same update, whoever computes them.
+    # The same micro-batches make the same update, on however many ranks.
     training["accumulate x ranks"] = training.pop("accumulate") * world
     return content | {"training": training}
 
 
-def write_config(folder: Path, recipe: Recipe) -> None:
-    """The resolved recipe, as it is now: what may change while a run goes on stands there, too."""
-    if recipe.training.precision == "auto" and (folder / "made_from.json").exists():
-        begun = json.loads((folder / "made_from.json").read_text(encoding="utf-8"))["recipe"]["training"]
-        training = recipe.training.model_copy(update={"precision": begun["precision"]})
-        recipe = recipe.model_copy(update={"training": training})
-    write_if_changed(folder / "config.yaml", recipe.model_dump_json(indent=2) + "\n")
+def write_config(folder: Path, recipe: Recipe, keys: Mapping[str, str] | None = None) -> None:
+    """Writes the resolved recipe as it is now: settings that may change while a run is resumed are in it, too.
+
+    A first line names the `keys` in the cache of what the run is trained on; without keys, it stays as it is.
+    """
+    if recipe.training.precision == "auto" and (folder / MADE_FROM).exists():
+        begun = _read(folder).recipe["training"]["precision"]
+        recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": begun})})
+    comment = "".join(f" {kind} {key}" for kind, key in keys.items()) if keys else cache_comment(folder / CONFIG)
+    text = settings_text(recipe.model_dump(mode="json"))
+    write_if_changed(folder / CONFIG, f"# cache:{comment}\n{text}" if comment else text)
 
 
-def changes(folder: Path, now: Mapping[str, Any]) -> list[str]:
-    """What is no longer as the run was begun with, each as `key: before -> now`; nothing where there is no run yet."""
-    path = folder / "made_from.json"
-    if not path.exists():
+def changes(folder: Path, now: MadeFrom) -> list[str]:
+    """The settings that differ from those of the run, each as `key: before -> now`; none where there is no run yet.
+
+    Only what is set in `now` is compared.
+    """
+    if not (folder / MADE_FROM).exists():
         return []
+    before = _read(folder).plain()
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if now["recipe"]["training"]["precision"] == "auto":  # what that was then stands in the run
+        if now.recipe["training"]["precision"] == "auto":  # the run says what that was when it began
             before["recipe"]["training"]["precision"] = "auto"
-        return differences({name: before[name] for name in now}, dict(now))
-    except (ValueError, KeyError, TypeError):
-        raise TrainingError(f"{path}: damaged; give the run another name, or delete {folder} to begin anew") from None
+        return differences({name: before[name] for name in now.model_fields_set}, now.plain())
+    except (KeyError, TypeError):
+        raise _damaged(folder) from None
 
 
-def refuse_changes(folder: Path, now: Mapping[str, Any]) -> None:
-    """A change that would change the result is refused."""
+def _read(folder: Path) -> MadeFrom:
+    try:
+        return MadeFrom.read(folder / MADE_FROM)
+    except DataError:
+        raise _damaged(folder) from None
+
+
+def _damaged(folder: Path) -> TrainingError:
+    return TrainingError(f"{folder / MADE_FROM}: damaged; give the run another name, or delete {folder} to begin anew")
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The values that differ between two nested settings, each as `key: before -> now`."""
+    found: list[str] = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += differences(old, new, f"{prefix}{name}.")
+        elif old != new:
+            found.append(f"{prefix}{name}: {old!r} -> {new!r}")
+    return found
+
+
+def refuse_changes(folder: Path, now: MadeFrom) -> None:
+    """Raises TrainingError where a setting that decides the result differs from the run's."""
     changed = changes(folder, now)
     if changed:
         raise TrainingError(
-            f"{folder} was begun with other settings; go on with the same, or give the run another name\n  "
+            f"{folder} was begun with other settings; resume it with the same, or give the run another name\n  "
             + "\n  ".join(changed)
         )
 
 
 def refuse_other_settings(folder: Path, recipe: Recipe, world: int = 1, prepared: Prepared | None = None) -> None:
-    """The same for the recipe and the data alone: asked before anything is made that the run could not use."""
-    data = {"data": prepared.fingerprint} if prepared else {}
-    refuse_changes(folder, {"recipe": _decisive(recipe, world), **data})
+    """The same for the recipe and the data alone: checked before anything is made that the run could not use."""
+    settings = _decisive(recipe, world)
+    known = MadeFrom(recipe=settings, data=prepared.fingerprint) if prepared else MadeFrom(recipe=settings)
+    refuse_changes(folder, known)
 
 
 def begun_with(folder: Path, recipe: Recipe) -> dict[str, float] | None:
-    """L* of a run that is there: it keeps what it was begun with, though more steps would make another L*.
+    """The reference losses L* of a run that exists: it keeps those it was begun with, even if more steps are asked for.
 
     None where there is no run yet, or where the recipe now has another table or bitext models of another length.
     """
     try:
-        config = json.loads((folder / "config.yaml").read_text(encoding="utf-8"))
-        losses = json.loads((folder / "made_from.json").read_text(encoding="utf-8"))["benchmark"]
-        same = config["benchmark"] == recipe.benchmark.model_dump(mode="json") and recipe.benchmark.file is None
-        return dict(losses) if losses and same else None
-    except (OSError, ValueError, KeyError, TypeError):
+        config = read_settings(folder / CONFIG)
+        losses = MadeFrom.read(folder / MADE_FROM).benchmark
+    except DataError:
         return None
+    same = config.get("benchmark") == recipe.benchmark.model_dump(mode="json") and recipe.benchmark.file is None
+    return losses if losses and same else None
 
 
 def is_finished(
     folder: Path, recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None, world: int = 1
 ) -> bool:
-    """Whether the run is there, whole, made from just this, and has no step left to take."""
-    if not (folder / "made_from.json").exists() or changes(folder, made_from(recipe, prepared, benchmark, world)):
+    """Whether the run exists undamaged, was made from exactly this, and has no step left to take."""
+    if not (folder / MADE_FROM).exists() or changes(folder, made_from(recipe, prepared, benchmark, world)):
         return False
     newest = newest_checkpoint(folder)
     if newest is None or damage(newest) is not None:
         return False
     progress = progress_of(newest)
-    if progress.selected_step is not None and _named(newest.parent / "best") != name_of(progress.selected_step):
-        return False  # killed before the best was named
-    return _named(newest.parent / "latest") == newest.name and progress.is_over(recipe.training.max_steps)
-
-
-def _named(pointer: Path) -> str | None:
-    """The checkpoint that `latest` or `best` names."""
-    return pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else None
+    if progress.selected_step is not None and read_pointer(newest.parent, BEST) != folder_name(progress.selected_step):
+        return False  # killed before `best` was written
+    return read_pointer(newest.parent, LATEST) == newest.name and progress.is_over(recipe.training.max_steps)
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The folder of the newest checkpoint."""
-    return max((folder / "checkpoints").glob("step-*"), default=None)
+    """The folder of the newest checkpoint of a run, damaged or not."""
+    return max(checkpoint_folders(folder / "checkpoints"), default=None)
 
 
 def progress_of(checkpoint: Path) -> Progress:
     """How far the training had come."""
-    return Progress.from_dict(json.loads((checkpoint / "progress.json").read_text(encoding="utf-8")))
+    return Progress.read(checkpoint / PROGRESS)

@@ -1,7 +1,7 @@
-"""Several processes as one training: `torchrun` starts the same command on every rank, and this is all that they share.
+"""Several processes as one training: `torchrun` starts the same command on every rank.
 
-What a rank computes is dealt out by number, and what all must know is summed. The rest of the code sees no more of the
-others than that; a process alone is rank 0 of 1, and nothing here does anything for it.
+Work is dealt out to the ranks by number, and results that all must know are summed. The rest of the code sees no more
+of the other ranks than that. A process alone is rank 0 of 1, and nothing here has an effect then.
 """
 
 import os
@@ -21,26 +21,26 @@ from torch.distributed.rendezvous import rendezvous
 from cclm.errors import Interrupted, TrainingError
 
 ANSWER = 50.0
-"""Seconds in which a rank must answer, or it is given up; CCLM_RANKS_TIMEOUT in the environment changes it."""
+"""Seconds in which a rank must answer, or it counts as gone; CCLM_RANKS_TIMEOUT in the environment changes it."""
 PATIENCE = timedelta(days=7)
 """How long the others wait for what the first rank does alone: data, bitext models, checkpoints."""
 BUCKET = 1 << 20
-"""Numbers that are summed in one go."""
+"""Numbers that are summed in one call."""
 
 
 class Ranks:
-    """This process and the others. What a method gives is the same on every rank."""
+    """This process and the others. Every method returns the same on every rank."""
 
     def __init__(
         self, rank: int = 0, world: int = 1, *, store: Any = None, numbers: Any = None, gradients: Any = None
     ) -> None:
         self.rank, self.world = rank, world
         self._store, self._numbers, self._gradients = store, numbers, gradients
-        self._said = 0
+        self._broadcasts = 0
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that writes and speaks."""
+        """Whether this is the rank that writes files and prints."""
         return self.rank == 0
 
     def takes(self, number: int) -> bool:
@@ -48,7 +48,7 @@ class Ranks:
         return number % self.world == self.rank
 
     def sum(self, rows: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
-        """Row by row the sum over the ranks. A row that only one rank fills arrives to the last bit: x + 0 = x."""
+        """Row by row the sum over the ranks. A row that only one rank fills arrives exactly, because x + 0 = x."""
         return self._all(rows, dist.ReduceOp.SUM)
 
     def largest(self, number: int) -> int:
@@ -56,10 +56,11 @@ class Ranks:
         return int(self._all([[number]], dist.ReduceOp.MAX)[0][0])
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Adds up the ranks' gradients: once an update, after its last micro-batch.
+        """Adds up the ranks' gradients: once per update, after its last micro-batch.
 
-        Not DistributedDataParallel: it takes means, which for three ranks are not sums to the last bit, wants the model
-        wrapped, and was no faster here. Small gradients travel together, as every journey costs.
+        DistributedDataParallel is not used: it computes means, which for three ranks are not sums to the last bit, it
+        wants the model wrapped, and it was no faster here. Small gradients are sent together, because every call has a
+        fixed cost.
         """
         if self.world == 1:
             return
@@ -72,17 +73,17 @@ class Ranks:
             for gradient, part in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
                 gradient.copy_(part.view_as(gradient))
 
-    def told(self, text: str = "") -> str:
-        """What the first rank says; the others wait for it, however long it takes."""
+    def broadcast(self, text: str = "") -> str:
+        """The text of the first rank; the others wait for it, however long it takes."""
         if self.world == 1:
             return text
-        self._said += 1
-        key = f"told {self._said}"
+        self._broadcasts += 1
+        key = f"broadcast {self._broadcasts}"
         if self.first:
             self._call(self._store.set, key, text)
             return text
         while not self._call(self._store.check, [key]):
-            time.sleep(0.05)  # a signal is heard here; inside a call of gloo's it would not be
+            time.sleep(0.05)  # signals are handled here; inside a call of gloo they would not be
         answer: bytes = self._call(self._store.get, key)
         return answer.decode()
 
@@ -102,10 +103,10 @@ class Ranks:
     def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         try:
             return function(*arguments, **options)
-        except RuntimeError as error:  # a connection that was closed, or a time that ran out
+        except RuntimeError as error:  # a closed connection, or a timeout
             raise TrainingError(
                 f"rank {self.rank}: another rank is gone or does not answer ({_reason(error)});"
-                " the last checkpoint is intact, and the same command goes on from it"
+                " the last checkpoint is intact, and the same command resumes from it"
             ) from None
 
 
@@ -127,19 +128,19 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     try:
         yield ranks
     except Interrupted as interrupted:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends one to all as soon as one of them has ended
-        _part(ranks)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it to all ranks as soon as one has ended
+        _leave(ranks)
         if not ranks.first:
             sys.exit(128 + interrupted.number)
         raise
-    _part(ranks)  # after an error nobody waits: the others notice the closed connection
+    _leave(ranks)  # not after an error: the other ranks notice the closed connection
 
 
 def _join(device: torch.device) -> Ranks:
     try:
         answer = timedelta(seconds=float(os.environ.get("CCLM_RANKS_TIMEOUT", ANSWER)))
         store, rank, world = next(rendezvous("env://"))
-        # Three ways to talk: patiently, in numbers on the CPU, and in gradients where the model is.
+        # Three groups: one with patience for waiting, one for numbers on the CPU, one for gradients where the model is.
         dist.init_process_group("gloo", timeout=PATIENCE, store=store, rank=rank, world_size=world)
         numbers = dist.new_group(timeout=answer, backend="gloo")
         gradients = numbers
@@ -151,8 +152,8 @@ def _join(device: torch.device) -> Ranks:
     return Ranks(rank, world, store=store, numbers=numbers, gradients=gradients)
 
 
-def _part(ranks: Ranks) -> None:
-    """Leaves together: torchrun ends all as soon as one has failed, and the first may still be tidying up."""
+def _leave(ranks: Ranks) -> None:
+    """Leaves together: torchrun ends all ranks as soon as one has failed, and the first may still be writing."""
     ranks.wait()
     dist.destroy_process_group()
 
@@ -168,6 +169,6 @@ def _buckets(gradients: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, without the place in gloo's source and without its advice."""
+    """The message without the place in gloo's source and without its advice."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
     return re.sub(r"^\[\S+\] ", "", line).partition(". This is typically")[0]

@@ -1,56 +1,42 @@
 """The rewards of MultiDDS and MultiDDS-S: how well a language's training gradient agrees with the dev gradients.
 
-As released: gradients of a few fresh sentences each, with dropout, over all parameters; every pair of languages gets
-training sentences of its own (n + n x n passes for n languages). `once` takes one gradient a language instead (n + n
-passes, and n gradients in memory): the same expectation with another noise. The released look-ahead step along the
-training language never takes place, so there is none here.
+As in the released code: each gradient is of a few fresh sentences, with dropout, over all parameters, and every pair of
+languages gets training sentences of its own (n + n x n passes for n languages). `once` takes one gradient per language
+instead (n + n passes, and n gradients in memory): the same expectation, other noise. The released code announces a
+look-ahead step along the training gradient but never takes it; neither do we.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from cclm.data.batches import Batch, Batches
-from cclm.model.loss import losses
 from cclm.model.transformer import Transformer
 from cclm.rng import key, uniform
-from cclm.training.dev_loss import tensors
-from cclm.training.device import Device
+from cclm.training.dev_loss import Measuring
 from cclm.training.faults import fault
-from cclm.training.ranks import Ranks
 
 MOST_TOKENS = 1200
-"""Of the sentences that a gradient is taken of, padding included; the rest is left out."""
+"""Tokens, padding included, of the sentences that a gradient is taken of; sentences beyond that are left out."""
 
 Gradient = list[torch.Tensor]
 
 
 class Rewards:
-    """Measures gradient cosines on the live model and leaves it as it was. `poll` is asked between passes."""
+    """Measures gradient cosines on the live model, which it leaves unchanged."""
 
     def __init__(
-        self,
-        train: dict[str, Batches],
-        dev: dict[str, Batches],
-        *,
-        seed: int,
-        smoothing: float,
-        sentences: int,
-        once: bool,
-        device: Device,
-        poll: Callable[[], None],
-        ranks: Ranks,
+        self, train: dict[str, Batches], dev: dict[str, Batches], how: Measuring, *, sentences: int, once: bool
     ) -> None:
-        self._train, self._dev = train, dev
-        self._seed, self._smoothing, self._sentences, self._once = seed, smoothing, sentences, once
-        self._device, self._poll, self._ranks = device, poll, ranks
+        self._train, self._dev, self._how = train, dev, how
+        self._sentences, self._once = sentences, once
 
     def signals(
         self, needs: Collection[str], model: Transformer, step: int, admitted: Sequence[str], *, scale: float
     ) -> dict[str, Any]:
-        """What of this a round needs. The loss is multiplied by `scale`, which no cosine sees."""
+        """The signals that a round needs. The loss is multiplied by `scale`, which no cosine depends on."""
         found: dict[str, Any] = {}
         if "gradient_cosine" in needs:
             found["gradient_cosine"] = self.separate(model, step, admitted, scale)
@@ -65,32 +51,32 @@ class Rewards:
         kept = self._kept(model, step, admitted, scale) if self._once else {}
         rows: list[list[float]] = []
         for number, of_dev in enumerate(self._dev):
-            self._safe_place(number)
+            self._how.safe_place(number)
             row = [0.0] * len(admitted)
-            if self._ranks.takes(number):
+            if self._how.ranks.takes(number):
                 dev = self._gradient(model, step, ("dev", of_dev), self._dev[of_dev], scale)
                 for place, lang in enumerate(admitted):
                     mine = kept or {lang: self._fresh(model, step, lang, of_dev, scale)}
                     row[place] = cosine(mine[lang], dev)
             rows.append(row)
-        summed = self._ranks.sum(rows)
+        summed = self._how.ranks.sum(rows)
         return {
             lang: {of_dev: row[place] for of_dev, row in zip(self._dev, summed, strict=True)}
             for place, lang in enumerate(admitted)
         }
 
     def summed(self, model: Transformer, step: int, admitted: Sequence[str], scale: float = 1.0) -> dict[str, float]:
-        """MultiDDS: one cosine a training language, with the sum of the gradients of all dev languages."""
+        """MultiDDS: one cosine per training language, with the sum of the gradients of all dev languages."""
         of_all = self._of_all_dev(model, step, "all", scale) if self._once else None
         rows: list[list[float]] = []
         for number, lang in enumerate(admitted):
-            self._safe_place(number)
+            self._how.safe_place(number)
             row = [0.0]
-            if self._ranks.takes(number):
+            if self._how.ranks.takes(number):
                 mine = self._fresh(model, step, lang, "all", scale)
                 row = [cosine(mine, of_all or self._of_all_dev(model, step, lang, scale))]
             rows.append(row)
-        return {lang: row[0] for lang, row in zip(admitted, self._ranks.sum(rows), strict=True)}
+        return {lang: row[0] for lang, row in zip(admitted, self._how.ranks.sum(rows), strict=True)}
 
     def _kept(self, model: Transformer, step: int, admitted: Sequence[str], scale: float) -> dict[str, Gradient]:
         return {lang: self._fresh(model, step, lang, "once", scale) for lang in admitted}
@@ -110,23 +96,21 @@ class Rewards:
     def _accumulated(
         self, model: Transformer, step: int, drawn: Iterable[tuple[tuple[str, ...], Batches]], scale: float
     ) -> Gradient:
-        """The gradient of the summed loss of a few sentences from each of these, one parameter after the other."""
+        """The gradient of the summed loss of a few sentences from each of these sets, as a list over parameters."""
         model.train()
         for purpose, batches in drawn:
             fault("reward")
-            drawing = key(self._seed, "reward", step, *purpose)
+            drawing = key(self._how.seed, "reward", step, *purpose)
             torch.manual_seed(drawing >> 1)  # of dropout
-            source, target_input, target_output = tensors(self._sample(batches, drawing), self._device.torch)
-            with self._device.autocast():
-                logits = model(source, target_input)
-            loss = losses(logits, target_output, self._smoothing).smoothed
+            batch = self._sample(batches, drawing)
+            loss = self._how.device.losses(model, batch, self._how.smoothing).smoothed
             (loss * (scale / MOST_TOKENS)).backward()  # type: ignore[no-untyped-call]
         found = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
         model.zero_grad(set_to_none=True)
         return found
 
     def _sample(self, batches: Batches, drawing: int) -> Batch:
-        """A few sentences, drawn with replacement; as many of them as fit."""
+        """A few sentences, drawn with replacement; the last ones are left out if they are too long together."""
         numbers = [int(uniform(drawing, i) * batches.sentences) for i in range(self._sentences)]
         while True:
             batch = batches.of(np.array(numbers, dtype=np.int64))
@@ -134,13 +118,9 @@ class Rewards:
                 return batch
             numbers.pop()
 
-    def _safe_place(self, number: int) -> None:
-        if number % self._ranks.world == 0:
-            self._poll()  # every rank is here once a round
-
 
 def cosine(first: Gradient, second: Gradient) -> float:
-    """Of two gradients, all parameters concatenated; 0 where one of them is zero."""
+    """The cosine of two gradients, all parameters concatenated; 0 where one of them is zero."""
     across = sum(float((a * b).sum(dtype=torch.float64)) for a, b in zip(first, second, strict=True))
     lengths = [sum(float((a * a).sum(dtype=torch.float64)) for a in gradient) ** 0.5 for gradient in (first, second)]
     return across / (lengths[0] * lengths[1]) if all(lengths) else 0.0

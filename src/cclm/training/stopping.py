@@ -1,8 +1,8 @@
-"""Numbers that a validation comes down to: per language, weighted as in the paper, macro, worst."""
+"""What a validation comes down to: one number to stop by, one to select by, and the event in the log."""
 
 import math
-from typing import Any
 
+from cclm.formats.log import Validation, Worst
 from cclm.training.dev_loss import DevLoss
 
 
@@ -37,16 +37,17 @@ def weighted(losses: dict[str, float], dev_sizes: dict[str, int]) -> float:
     return math.fsum(dev_sizes[name] * loss for name, loss in losses.items()) / total
 
 
-def validated(found: dict[str, DevLoss], dev_sizes: dict[str, int]) -> dict[str, Any]:
-    """What a validation event says."""
+def validation_event(step: int, found: dict[str, DevLoss], dev_sizes: dict[str, int]) -> Validation:
+    """The event of a validation."""
     smoothed = {name: loss.smoothed for name, loss in found.items()}
     worst = max(smoothed, key=lambda name: smoothed[name])
+    event = Validation(
+        step=step,
+        dev_loss={**smoothed},
+        nll={name: loss.nll for name, loss in found.items()},
+        weighted=weighted(smoothed, dev_sizes),
+        macro=metric_over("macro", found, dev_sizes),
+        worst=Worst(language=worst, loss=smoothed[worst]),
+    )
     bleu = {name: loss.bleu for name, loss in found.items() if loss.bleu is not None}
-    return {
-        "dev_loss": smoothed,
-        "nll": {name: loss.nll for name, loss in found.items()},
-        "weighted": weighted(smoothed, dev_sizes),
-        "macro": metric_over("macro", found, dev_sizes),
-        "worst": {"language": worst, "loss": smoothed[worst]},
-        **({"bleu": bleu, "mean_bleu": mean_bleu(found)} if bleu else {}),
-    }
+    return event.model_copy(update={"bleu": bleu, "mean_bleu": mean_bleu(found)}) if bleu else event

@@ -1,4 +1,4 @@
-"""What is translated into what: one task for every node of the curriculum."""
+"""Tasks: one pair of languages in one direction for every node of the curriculum."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Task:
 
 
 def tasks(data: DataSection, prepared: Prepared) -> dict[str, Task]:
-    """Every task of a recipe. Into one language there are no tags; out of it, the target's stands on both sides."""
+    """Every task of a recipe. Tasks into the pivot have no tags; others have the tag of the target on both sides."""
     made: list[Task] = []
     for lang in data.languages:
         if data.direction == "many-to-one":

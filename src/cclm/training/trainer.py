@@ -1,7 +1,7 @@
-"""The training loop: draw, step, look, decide, save; on one screen."""
+"""The training loop: draw a language, take a step, measure, decide, save."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,33 +11,33 @@ import torch
 from cclm.curriculum import Curriculum, draw_language
 from cclm.data.batches import Batch, Batches
 from cclm.errors import TrainingError
-from cclm.model.loss import losses
+from cclm.formats.checkpoint import ALL_STEPS, Progress, SinceShown
+from cclm.formats.log import Phase, Probe, Saved, Stopped, Train
 from cclm.model.schedule import learning_rate
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.rng import key
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
-from cclm.training.console import Telling
-from cclm.training.dev_loss import DevLoss, Evaluator, tensors
+from cclm.training.console import TrainingConsole
+from cclm.training.dev_loss import DevLoss, Evaluator
 from cclm.training.device import GROWTH, Device
 from cclm.training.faults import fault
-from cclm.training.forking import Followers
-from cclm.training.log import Log
-from cclm.training.progress import ALL_STEPS, Progress
+from cclm.training.forking import Forks, Measured, admitted_event
+from cclm.training.log import LogWriter
 from cclm.training.ranks import Ranks
 from cclm.training.rewards import Rewards
-from cclm.training.stopping import better, metric_over, validated
+from cclm.training.stopping import better, metric_over, validation_event
 
 SHOW_EVERY = 50
 """Steps between two train events."""
 PATIENCE_WITH_NAN = 10
-"""Steps in a row whose loss or gradient is not finite before the training gives up."""
+"""Consecutive steps with a loss or gradient that is not finite before the training ends with an error."""
 
 
 @dataclass
 class Parts:
-    """What a trainer is made of."""
+    """What a trainer works with."""
 
     recipe: Recipe
     model: Transformer
@@ -51,21 +51,27 @@ class Parts:
     ranks: Ranks
 
 
-class Trainer:
-    """Trains until it has converged, run out of steps, or been told to stop; it can go on from any checkpoint."""
+@dataclass(frozen=True)
+class Outputs:
+    """Where a trainer writes: the run directory, its log, what people see, and the runs that share this training."""
 
-    def __init__(
-        self, parts: Parts, folder: Path, progress: Progress, log: Log, telling: Telling, followers: Followers
-    ) -> None:
-        self._ = parts
-        self._folder, self._log, self._telling, self._followers = folder, log, telling, followers
-        self.progress = progress
+    folder: Path
+    log: LogWriter
+    console: TrainingConsole
+    forks: Forks
+
+
+class Trainer:
+    """Trains until no progress is made, all steps are done, or a signal arrives; it can resume from any checkpoint."""
+
+    def __init__(self, parts: Parts, progress: Progress, outputs: Outputs) -> None:
+        self.parts, self.progress, self.outputs = parts, progress, outputs
         self._settings, self._every = parts.recipe.training, parts.recipe.curriculum.every
 
     def run(self, poll: Callable[[], None]) -> str:
-        """Trains to the end and gives the reason; `poll` raises where the process was told to stop.
+        """Trains to the end and returns the reason; `poll` raises once a signal has arrived.
 
-        What is due after a step is part of the progress: a training stopped in the middle of a probe goes on with it.
+        What is due after a step is part of the progress: a training stopped in the middle of a probe resumes with it.
         """
         progress = self.progress
         while progress.finished is None or progress.due:
@@ -96,11 +102,11 @@ class Trainer:
         return due
 
     def _train_step(self, step: int) -> None:
-        """One update from `accumulate` micro-batches a rank, each of one language, drawn on its own."""
-        self._.model.train()
-        ranks = self._.ranks
+        """One update from `accumulate` micro-batches per rank, each of one language and drawn independently."""
+        self.parts.model.train()
+        ranks = self.parts.ranks
         drawn = [self._draw() for _ in range(self._settings.accumulate * ranks.world)]
-        mine = {number: self._.train[name].batch(counter) for number, name, counter in drawn if ranks.takes(number)}
+        mine = {number: self.parts.train[name].batch(counter) for number, name, counter in drawn if ranks.takes(number)}
         tokens = int(ranks.sum([[sum(batch.target_tokens for batch in mine.values())]])[0][0])
         rows = [
             self._learn(number, mine[number], tokens) if number in mine else (0.0, 0.0, 0) for number, _, _ in drawn
@@ -108,52 +114,48 @@ class Trainer:
         total = 0.0
         for (_, name, _), (smoothed, nll, count) in zip(drawn, ranks.sum(rows), strict=True):
             total += self._count(name, smoothed, nll, int(count))
-        ranks.sum_gradients(self._.model.parameters())
+        ranks.sum_gradients(self.parts.model.parameters())
         self._update(step, total)
 
     def _draw(self) -> tuple[int, str, int]:
-        """The next micro-batch: its number over all ranks, its language, and which batch of that it is."""
+        """The next micro-batch: its number over all ranks, its language, and which batch of that language it is."""
         number, progress = self.progress.micro, self.progress
-        name = draw_language(self._.recipe.seed, number, self._.curriculum.distribution)
+        name = draw_language(self.parts.recipe.seed, number, self.parts.curriculum.distribution)
         counter = progress.counters.get(name, 0)
         progress.counters[name], progress.micro = counter + 1, number + 1
         return number, name, counter
 
     def _learn(self, number: int, batch: Batch, tokens: int) -> tuple[float, float, int]:
-        """Adds a micro-batch's share of the gradient; gives its losses and its target tokens, of `tokens` in all."""
-        torch.manual_seed(key(self._.recipe.seed, "dropout", number) >> 1)
-        source, target_input, target_output = tensors(batch, self._.device.torch)
-        with self._.device.autocast():
-            logits = self._.model(source, target_input)
-        found = losses(logits, target_output, self._settings.label_smoothing)
-        del logits  # large, and of no use to the backward pass
+        """Adds a micro-batch's share of the gradient; returns its losses and target tokens. The update has `tokens`."""
+        torch.manual_seed(key(self.parts.recipe.seed, "dropout", number) >> 1)
+        found = self.parts.device.losses(self.parts.model, batch, self._settings.label_smoothing)
         (found.smoothed * (self.progress.scale / tokens)).backward()  # type: ignore[no-untyped-call]
         return found.smoothed.item(), found.nll.item(), batch.target_tokens
 
     def _update(self, step: int, total: float) -> None:
-        """The optimizer's step; one whose loss or gradient is not finite is never taken, only counted."""
-        parameters = list(self._.model.parameters())
+        """Takes the optimizer's step. A step whose loss or gradient is not finite is not taken, only counted."""
+        parameters = list(self.parts.model.parameters())
         if self.progress.scale != 1:
             torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], 1 / self.progress.scale)
         norm = torch.nn.utils.clip_grad_norm_(parameters, self._settings.clip or math.inf)
         if math.isfinite(total) and bool(torch.isfinite(norm)):
             rate = learning_rate(step, peak=self._settings.learning_rate, warmup=self._settings.warmup)
-            self._.optimizer.step(rate)
+            self.parts.optimizer.step(rate)
             self._taken()
         else:
             self._skipped(step)
-        self._.optimizer.forget_gradients()
+        self.parts.optimizer.forget_gradients()
 
     def _taken(self) -> None:
         progress = self.progress
         progress.skipped_in_a_row = 0
-        if self._.device.precision == "fp16":
+        if self.parts.device.precision == "fp16":
             progress.scale_age += 1
             if progress.scale_age == GROWTH:
                 progress.scale, progress.scale_age = 2 * progress.scale, 0
 
     def _skipped(self, step: int) -> None:
-        """In fp16 the gradient was probably too large for its format: the loss is scaled down, as far as that goes."""
+        """Counts a step that was not taken. In fp16 the gradient probably overflowed, and the loss is scaled down."""
         progress = self.progress
         progress.skipped += 1
         progress.skipped_in_a_row += 1
@@ -170,138 +172,139 @@ class Trainer:
             progress, shown = self.progress, self.progress.shown
             progress.train_nats[name] = progress.train_nats.get(name, 0.0) + smoothed
             progress.train_tokens[name] = progress.train_tokens.get(name, 0) + tokens
-            shown["smoothed"] = shown.get("smoothed", 0.0) + smoothed
-            shown["nll"] = shown.get("nll", 0.0) + nll
-            shown.setdefault("tokens", {})[name] = shown.get("tokens", {}).get(name, 0) + tokens
-            shown.setdefault("draws", {})[name] = shown.get("draws", {}).get(name, 0) + 1
+            shown.smoothed += smoothed
+            shown.nll += nll
+            shown.tokens[name] = shown.tokens.get(name, 0) + tokens
+            shown.draws[name] = shown.draws.get(name, 0) + 1
         return smoothed
 
     def _show(self, step: int) -> None:
-        shown, self.progress.shown = self.progress.shown, {}
-        tokens = sum(shown.get("tokens", {}).values()) or 1
-        rate = learning_rate(step, peak=self._settings.learning_rate, warmup=self._settings.warmup)
-        facts = {
-            "loss": shown.get("smoothed", 0.0) / tokens / math.log(2),
-            "nll": shown.get("nll", 0.0) / tokens / math.log(2),
-            "learning_rate": rate,
-            "draws": shown.get("draws", {}),
-            "tokens": shown.get("tokens", {}),
-            "skipped": self.progress.skipped,
-        }
-        self._log.write("train", step, **facts)
-        self._telling.trained(step, facts)
+        shown, self.progress.shown = self.progress.shown, SinceShown()
+        tokens = sum(shown.tokens.values()) or 1
+        event = Train(
+            step=step,
+            loss=shown.smoothed / tokens / math.log(2),
+            nll=shown.nll / tokens / math.log(2),
+            learning_rate=learning_rate(step, peak=self._settings.learning_rate, warmup=self._settings.warmup),
+            draws=shown.draws,
+            tokens=shown.tokens,
+            skipped=self.progress.skipped,
+        )
+        self.outputs.log.write(event)
+        self.outputs.console.trained(event)
 
     def _probe(self, step: int) -> None:
-        """Algorithm 1: measure every language on dev, admit who is ready, set the weights."""
-        curriculum, progress = self._.curriculum, self.progress
-        with self._telling.timed("probe"):
-            found = self._.evaluator.probe(self._.model, step, self._.recipe.curriculum.dev_sample)
+        """A round of Algorithm 1: measures every language on dev, admits those that are ready, sets the weights."""
+        curriculum, progress, outputs = self.parts.curriculum, self.progress, self.outputs
+        with outputs.console.timed("probe"):
+            found = self.parts.evaluator.probe(self.parts.model, step, self.parts.recipe.curriculum.dev_sample)
         fault("probe:measured")
-        signals, dev_loss = self._signals(step), {name: loss.smoothed for name, loss in found.items()}
-        self._followers.part(curriculum, self._checkpoint, step=step, dev_loss=dev_loss, signals=signals)
+        measured = Measured(step, {name: loss.smoothed for name, loss in found.items()}, self._signals(step))
+        outputs.forks.separate(curriculum, self._checkpoint, measured)
         progress.train_nats, progress.train_tokens = {}, {}
-        new = curriculum.observe(step=step, dev_loss=dev_loss, **signals)
-        self._followers.observe(step, dev_loss, signals)
-        told = curriculum.explain()
-        names = ("dev_loss", "competence", "hrls_competence", "weights", "admitted")
-        cosines = {name: found for name, found in signals.items() if name.endswith("gradient_cosine")}
-        self._log.write("probe", step, **{name: told[name] for name in names}, **cosines)
+        new = measured.observe(curriculum)
+        outputs.forks.observe(measured)
+        cosines = {name: table for name, table in measured.signals.items() if name.endswith("gradient_cosine")}
+        event = probe_event(step, curriculum, cosines)
+        outputs.log.write(event)
         fault("probe:logged")
-        self._telling.probed(step, told, progress)
-        self._welcome(step, new)
+        outputs.console.probed(event)
+        self._admit(step, new)
 
     def _signals(self, step: int) -> dict[str, Any]:
-        """What the curriculum needs in this round beside the dev losses."""
-        curriculum, progress, rewards = self._.curriculum, self.progress, self._.rewards
+        """What the curriculum needs in this round beside the dev losses, by name: of any shape."""
+        curriculum, progress, rewards = self.parts.curriculum, self.progress, self.parts.rewards
         signals: dict[str, Any] = {}
         if "train_loss" in curriculum.needs:
             signals["train_loss"] = {
                 name: nats / progress.train_tokens[name] / math.log(2) for name, nats in progress.train_nats.items()
             }
         if rewards:
-            with self._telling.timed("reward"):
+            with self.outputs.console.timed("reward"):
                 signals |= rewards.signals(
-                    curriculum.needs, self._.model, step, curriculum.admitted, scale=progress.scale
+                    curriculum.needs, self.parts.model, step, curriculum.admitted, scale=progress.scale
                 )
         return signals
 
-    def _welcome(self, step: int, new: tuple[str, ...]) -> None:
-        """Languages that have just been admitted: told with the reason; what stopping waits for starts anew."""
-        admissions = self._.curriculum.explain()["admissions"]
+    def _admit(self, step: int, new: tuple[str, ...]) -> None:
+        """Logs the languages that were just admitted, with the reason; what stopping waits for starts anew."""
         for lang in new:
-            facts = {name: value for name, value in admissions[lang].items() if name != "step"}
-            self._log.write("admitted", step, language=lang, **facts)
-            self._telling.admitted(step, lang, facts["reason"])
+            event = admitted_event(step, lang, self.parts.curriculum)
+            self.outputs.log.write(event)
+            self.outputs.console.admitted(step, lang, event.reason)
         if new:
             self.progress.stop_best, self.progress.stop_waited = None, 0
             self.progress.last_admission = step
 
     def _validate(self, step: int) -> None:
-        """Whole dev sets: which checkpoint is the best so far, and whether it is time to stop."""
-        with self._telling.timed("validation"):
-            found = self._.evaluator.validate(self._.model)
+        """Measures the whole dev sets: which checkpoint is the best so far, and whether it is time to stop."""
+        with self.outputs.console.timed("validation"):
+            found = self.parts.evaluator.validate(self.parts.model)
         fault("validation:measured")
-        facts = validated(found, self._.dev_sizes)
-        self._log.write("validation", step, **facts)
+        event = validation_event(step, found, self.parts.dev_sizes)
+        self.outputs.log.write(event)
         fault("validation:logged")
-        self._telling.validated(step, facts)
+        self.outputs.console.validated(event)
         self._select(step, found)
         self._consider_stopping(step, found)
         if step >= self._settings.max_steps and self.progress.finished is None:
             self._finish(ALL_STEPS)
 
     def _select(self, step: int, found: dict[str, DevLoss]) -> None:
-        value = metric_over(self._settings.select_on, found, self._.dev_sizes)
+        value = metric_over(self._settings.select_on, found, self.parts.dev_sizes)
         if better(self._settings.select_on, value, self.progress.selected):
             self.progress.selected, self.progress.selected_step = value, step
 
     def _consider_stopping(self, step: int, found: dict[str, DevLoss]) -> None:
-        progress, admitted = self.progress, self._.curriculum.admitted
-        value = metric_over(self._settings.stop_on, {name: found[name] for name in admitted}, self._.dev_sizes)
+        progress, admitted = self.progress, self.parts.curriculum.admitted
+        value = metric_over(self._settings.stop_on, {name: found[name] for name in admitted}, self.parts.dev_sizes)
         if better(self._settings.stop_on, value, progress.stop_best):
             progress.stop_best, progress.stop_waited = value, 0
             return
         progress.stop_waited += 1
         if progress.stop_waited < self._settings.patience:
             return
-        remaining = self._.curriculum.admit_remaining()
-        self._followers.admit_remaining()
+        remaining = self.parts.curriculum.admit_remaining()
+        self.outputs.forks.admit_remaining()
         if not remaining:
             self._finish(f"no better in {self._settings.patience} validations")
             return
         progress.phase = 2  # the second phase of Algorithm 1: optimizer and schedule go on
-        self._log.write("phase", step, phase=2, admitted=list(remaining))
-        self._welcome(step, remaining)
+        self.outputs.log.write(Phase(step=step, phase=2, admitted=list(remaining)))
+        self._admit(step, remaining)
 
     def _finish(self, reason: str) -> None:
         progress = self.progress
         progress.finished = reason
-        facts: dict[str, Any] = {"reason": reason, "best": progress.selected_step}
+        event = Stopped(step=progress.step, reason=reason, best=progress.selected_step)
         if progress.selected_step is not None and progress.selected_step < progress.last_admission:
-            facts["note"] = f"the selected checkpoint precedes the last admission, at step {progress.last_admission}"
-        self._log.write("stopped", progress.step, **facts)
-        self._telling.stopped(progress.step, facts)
+            note = f"the selected checkpoint precedes the last admission, at step {progress.last_admission}"
+            event = event.model_copy(update={"note": note})
+        self.outputs.log.write(event)
+        self.outputs.console.stopped(event)
 
     def save(self, *, logged: bool) -> None:
-        """Writes a checkpoint. One that a signal asked for is no fact of the training and not in its log."""
+        """Writes a checkpoint. One that a signal asked for is no fact of the training and not logged."""
         if logged:
-            self._log.write("saved", self.progress.step)
-        if self._.ranks.first:
-            checkpoints.save(
-                self._folder / "checkpoints",
-                self._checkpoint(),
-                step=self.progress.step,
-                best=self.progress.selected_step,
-            )
-        self._.ranks.wait()
+            self.outputs.log.write(Saved(step=self.progress.step))
+        if self.parts.ranks.first:
+            checkpoints.save(self.outputs.folder / "checkpoints", self._checkpoint())
+        self.parts.ranks.wait()
 
     def _checkpoint(self) -> checkpoints.Checkpoint:
-        """All that there is now."""
-        self.progress.log_bytes = self._log.sync()
+        """The present state."""
+        self.progress.log_bytes = self.outputs.log.sync()
         return checkpoints.Checkpoint(
-            model={name: tensor.contiguous() for name, tensor in self._.model.state_dict().items()},
-            optimizer=self._.optimizer.state(),
-            curriculum=self._.curriculum.state_dict(),
-            progress=self.progress.to_dict(),
-            followers=self._followers.state(),
+            model={name: tensor.contiguous() for name, tensor in self.parts.model.state_dict().items()},
+            optimizer=self.parts.optimizer.state(),
+            curriculum=self.parts.curriculum.state_dict(),
+            progress=self.progress,
+            forks=self.outputs.forks.state(),
         )
+
+
+def probe_event(step: int, curriculum: Curriculum, cosines: Mapping[str, Any] | None = None) -> Probe:
+    """What a curriculum says after an observation, as an event; `cosines` are the signals that are logged too."""
+    explained = curriculum.explain()
+    names = ("dev_loss", "competence", "hrls_competence", "weights", "admitted")
+    return Probe(step=step, **{name: explained[name] for name in names}, **(cosines or {}))

@@ -1,1 +1,1 @@
-"""From trained weights to translations: the export to CTranslate2, and its beam search."""
+"""From trained weights to translations: export to CTranslate2, loading, beam search."""

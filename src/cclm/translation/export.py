@@ -1,147 +1,241 @@
-"""A CTranslate2 model written from our own weights, without any other toolkit's checkpoint in between."""
+"""From a checkpoint to a self-contained folder to translate with, verified against the trained model.
 
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+ctranslate2/float32/
+  model/                             CTranslate2's: model.bin, config.json, the vocabularies
+  subwords/{lang}.model              SentencePiece, one model per source language
+  cclm.json                          language pairs, checkpoint, result of the verification, files
+"""
+
+import math
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from ctranslate2.specs import TransformerSpec  # type: ignore[import-untyped]
-from numpy.typing import NDArray
+import torch
+from safetensors.torch import load_file
 
 from cclm.atomic import atomic_folder
-from cclm.translation.translate import POSITIONS, ExportError
+from cclm.data.prepared import Prepared
+from cclm.data.vocabulary import BOS, EOS, SPECIALS, Vocabulary
+from cclm.errors import TrainingError
+from cclm.formats.checkpoint import damage
+from cclm.formats.export import MANIFEST, Checked, Export, ExportedFile, Pair, Reserved
+from cclm.formats.prepared import sha256
+from cclm.model.transformer import Transformer
+from cclm.recipe.schema import Recipe
+from cclm.training.directory import data_of, recipe_of, tasks_of, weights_of
+from cclm.training.session import shape_of
+from cclm.training.tasks import Task
+from cclm.translation.convert import convert
+from cclm.translation.translator import END, ExportError, Sample, Translator
 
-# P positions, D model
+SAMPLES = 64
+"""Dev sentences on which an exported model is checked."""
+MAX_LOSS_INCREASE = 0.25
+"""Bits per token: a quantised model whose dev loss rises by more is refused."""
 
-Array = NDArray[Any]
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-"""What every vocabulary begins with."""
-FIRST_POSITION = 2
-"""That of the first token, as in fairseq. CTranslate2's own table would begin with 1."""
+State = Mapping[str, torch.Tensor]
 
 
-def export(
-    state: Mapping[str, Array],
+@dataclass(frozen=True)
+class TrainedFor:
+    """The recipe, the data and the tasks of a model: what an export needs besides the weights."""
+
+    recipe: Recipe
+    prepared: Prepared
+    tasks: Mapping[str, Task]
+
+    @property
+    def source(self) -> Vocabulary:
+        """The vocabulary of the source side."""
+        return self.prepared.other if self.recipe.data.direction == "many-to-one" else self.prepared.pivot
+
+    @property
+    def target(self) -> Vocabulary:
+        """The vocabulary of the target side."""
+        return self.prepared.pivot if self.recipe.data.direction == "many-to-one" else self.prepared.other
+
+    def pair(self, task: Task) -> Pair:
+        """What the manifest says of a task."""
+        tag, start = task.direction.source_tag, task.direction.target_tag
+        return Pair(
+            source=task.source,
+            target=task.target,
+            subwords=f"{'joint' if self.prepared.joint else task.source}.model",
+            tag=None if tag is None else self.source.symbols[tag],
+            start=self.target.symbols[BOS if start is None else start],
+        )
+
+
+def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = None) -> None:
+    """Exports the weights of a checkpoint: as float32, or as int8 if an `exact` export is given to compare with."""
+    recipe = recipe_of(run)
+    prepared = data_of(run, recipe)
+    model = TrainedFor(recipe, prepared, tasks_of(run, recipe, prepared))
+    if problem := damage(best):
+        raise TrainingError(f"{best}: {problem}")
+    state = load_file(best / "model.safetensors")
+    quantization = "int8" if exact else "float32"
+    try:
+        with atomic_folder(folder, is_ours=lambda old: (old / MANIFEST).is_file()) as staging:
+            write_files(state, model, staging, quantization)
+            samples, translator = _samples(model), Translator(staging / "model")
+            if exact:
+                checked = _compare_with_float32(translator, Translator(exact / "model"), samples)
+            else:
+                checked = _compare_with_trained(translator, _trained(model, state), model, samples)
+            facts = {"checkpoint": best.name, "weights": weights_of(best), "quantization": quantization}
+            write_manifest(model, staging, checked=checked, **facts)
+    except (ValueError, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TrainingError(f"{folder}: {best.name} could not be exported: {reason}") from None
+
+
+def export_unchecked(state: State, model: TrainedFor, folder: Path) -> None:
+    """Exports weights without comparing numbers: for dev BLEU during training, once per validation."""
+    write_files(state, model, folder, "float32")
+    write_manifest(model, folder)
+
+
+def write_files(state: State, model: TrainedFor, folder: Path, quantization: str) -> None:
+    """Writes the CTranslate2 model and the SentencePiece models that its pairs need."""
+    convert(
+        {name: tensor.cpu().numpy() for name, tensor in state.items()},
+        heads=model.recipe.model.heads,
+        source_symbols=model.source.symbols,
+        target_symbols=model.target.symbols,
+        folder=folder / "model",
+        quantization=None if quantization == "float32" else quantization,
+    )
+    (folder / "subwords").mkdir()
+    for name in {model.pair(task).subwords for task in model.tasks.values()}:
+        shutil.copyfile(model.prepared.folder / "models" / name, folder / "subwords" / name)
+
+
+def write_manifest(model: TrainedFor, folder: Path, **facts: str | Checked) -> None:
+    """Writes cclm.json, last: it lists all other files of the folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    content = Export(
+        **facts,  # type: ignore[arg-type]
+        pairs=[model.pair(task) for task in model.tasks.values()],
+        reserved=Reserved(source=len(SPECIALS) + len(model.source.tags), target=len(SPECIALS) + len(model.target.tags)),
+        files={
+            path.relative_to(folder).as_posix(): ExportedFile(bytes=path.stat().st_size, sha256=sha256(path))
+            for path in files
+        },
+    )
+    content.write(folder / MANIFEST)
+
+
+# --- verification -----------------------------------------------------------------------------------------------------
+
+
+def verify(
+    translator: Translator,
+    logprob_of: Callable[[Sequence[str], Sequence[str]], Sequence[float]],
+    samples: Sequence[Sample],
     *,
-    heads: int,
-    source_symbols: Sequence[str],
-    target_symbols: Sequence[str],
-    folder: Path,
-    quantization: str | None = None,
-) -> None:
-    """Writes the CTranslate2 model of these weights into `folder`, in place of what is there, whole or not at all.
+    tolerance: float = 1e-4,
+) -> float:
+    """The largest difference between log-probabilities of the export and of the model that it was made from.
 
-    A state without `source_embedding.weight` has one vocabulary for both sides. The model puts </s> behind a source
-    itself; what a translation begins with, <s> or a language tag, it takes from the caller. `quantization` is one of
-    CTranslate2's ("int8", "float16", ...). The weights given stay as they are.
+    `logprob_of(source, target)` gives the latter, natural, for every token of the target after the first, and for
+    </s>. An export that differs by more than `tolerance` is withdrawn: its folder is removed, and ExportError raised.
     """
-    _check_symbols("source", source_symbols)
-    _check_symbols("target", target_symbols)
-    # What ctranslate2.converters does; that module imports every other toolkit's checkpoint reader, for seconds.
-    spec = _specified(_Weights(state), heads, list(source_symbols), list(target_symbols))
-    spec.validate()
-    spec.optimize(quantization=quantization)
-    with atomic_folder(folder, is_ours=lambda old: (old / "model.bin").is_file()) as staging:
-        spec.save(str(staging))
+    if not samples:
+        raise ValueError("an export cannot be verified without samples")
+    largest = 0.0
+    for (source, target), ours in zip(samples, translator.score(samples), strict=True):
+        theirs = np.asarray(logprob_of(source, target), dtype=np.float64)
+        if ours.shape != theirs.shape:
+            raise ValueError(f"logprob_of gives {theirs.size} numbers for a target that has {ours.size} with {END}")
+        # np.maximum, unlike max, propagates NaN.
+        largest = float(np.maximum(largest, np.max(np.abs(ours - theirs))))
+    if not largest <= tolerance:
+        shutil.rmtree(translator.folder)
+        raise ExportError(
+            f"{translator.folder}: the export was withdrawn, its log-probabilities differ from the model's by up to "
+            f"{largest:.2g}; {tolerance:g} is allowed"
+        )
+    return largest
 
 
-def positions(width: int, rows: int = POSITIONS) -> NDArray[np.float32]:
-    """(P, D): sines, then cosines, of frequencies that fall from 1 to 1/10000; row 0 is that of the first token."""
-    half = width // 2
-    if width % 2 or half < 2:
-        raise ExportError(f"sinusoidal positions need an even width of at least 4; got {width}")
-    frequencies_D = np.exp(-np.log(10000.0) * np.arange(half) / (half - 1))
-    angles_PD = np.arange(FIRST_POSITION, FIRST_POSITION + rows)[:, None] * frequencies_D
-    return np.concatenate([np.sin(angles_PD), np.cos(angles_PD)], axis=1).astype(np.float32)
+def _samples(model: TrainedFor) -> list[Sample]:
+    """The first dev sentences of every task in turn."""
+    in_turn = zip_longest(*(_dev_samples(model, task) for task in model.tasks.values()))
+    return list(islice((sample for turn in in_turn for sample in turn if sample), SAMPLES))
 
 
-def _specified(weights: "_Weights", heads: int, source: list[str], target: list[str]) -> Any:
-    """CTranslate2's description of a pre-norm Transformer, filled with these weights."""
-    target_VD = weights.take("target_embedding.weight")
-    source_VD = weights.take("source_embedding.weight") if weights.have("source_embedding.weight") else target_VD
-    if source_VD is target_VD and source != target:
-        raise ExportError("there is one embedding for both sides, but source and target symbols differ")
-    _check_embedding("source", source_VD, source, heads)
-    _check_embedding("target", target_VD, target, heads)
-    spec = TransformerSpec.from_config((weights.layers("encoder"), weights.layers("decoder")), heads, pre_norm=True)
-    spec.encoder.embeddings[0].weight = source_VD
-    spec.decoder.embeddings.weight = target_VD
-    spec.decoder.projection.weight = target_VD  # tied; written once, the other is an alias
-    for name, side in (("encoder", spec.encoder), ("decoder", spec.decoder)):
-        side.position_encodings.encodings = positions(target_VD.shape[1])
-        _set_norm(side.layer_norm, weights, f"{name}.norm")
-        for i, layer in enumerate(side.layer):
-            _set_layer(layer, weights, f"{name}.layers.{i}", cross=name == "decoder")
-    weights.check_all_taken()
-    spec.register_source_vocabulary(source)
-    spec.register_target_vocabulary(target)
-    spec.config.add_source_eos = True
-    spec.config.decoder_start_token = None
-    return spec
+def _dev_samples(model: TrainedFor, task: Task) -> Iterator[Sample]:
+    corpus = model.prepared.corpus(task.language, "dev")
+    pair = model.pair(task)
+    before = [pair.tag] if pair.tag else []
+    for index in range(min(SAMPLES, len(corpus))):
+        other, pivot = (side.tolist() for side in corpus.pair(index))
+        from_ids, to_ids = (other, pivot) if task.direction.to_pivot else (pivot, other)
+        if from_ids:
+            yield (
+                [*before, *map(model.source.symbols.__getitem__, from_ids)],
+                [pair.start, *map(model.target.symbols.__getitem__, to_ids)],
+            )
 
 
-class _Weights:
-    """The weights by name, each to be taken exactly once."""
-
-    def __init__(self, state: Mapping[str, Array]) -> None:
-        self._left = dict(state)
-
-    def have(self, name: str) -> bool:
-        return name in self._left
-
-    def take(self, name: str) -> NDArray[np.float32]:
-        """A copy: int8 conversion scales arrays in place, and these may be the memory of a model in training."""
-        if name not in self._left:
-            raise ExportError(f"no weight {name} in the state")
-        return np.array(self._left.pop(name), dtype=np.float32, copy=True, order="C")
-
-    def layers(self, side: str) -> int:
-        matches = (re.match(rf"{side}\.layers\.(\d+)\.", name) for name in self._left)
-        return max((int(match[1]) + 1 for match in matches if match), default=0)
-
-    def check_all_taken(self) -> None:
-        if self._left:
-            raise ExportError(f"weights that the model has no place for: {', '.join(sorted(self._left))}")
+def _trained(model: TrainedFor, state: State) -> Transformer:
+    transformer = Transformer(shape_of(model.recipe, model.prepared), model.recipe.seed)
+    transformer.load_state_dict(state)
+    return transformer.eval()
 
 
-def _set_layer(spec: Any, weights: _Weights, name: str, *, cross: bool) -> None:
-    _set_norm(spec.self_attention.layer_norm, weights, f"{name}.self_attention_norm")
-    _set_attention(spec.self_attention, weights, f"{name}.self_attention", [["query", "key", "value"], ["output"]])
-    if cross:
-        _set_norm(spec.attention.layer_norm, weights, f"{name}.cross_attention_norm")
-        _set_attention(spec.attention, weights, f"{name}.cross_attention", [["query"], ["key", "value"], ["output"]])
-    _set_norm(spec.ffn.layer_norm, weights, f"{name}.feed_forward_norm")
-    _set_linear(spec.ffn.linear_0, weights, f"{name}.feed_forward.inner")
-    _set_linear(spec.ffn.linear_1, weights, f"{name}.feed_forward.outer")
+def _compare_with_trained(
+    translator: Translator, trained: Transformer, model: TrainedFor, samples: list[Sample]
+) -> Checked:
+    """float32: every log-probability must be the trained model's."""
+    difference = verify(translator, _log_probabilities(trained, model), samples)
+    return Checked(samples=len(samples), largest_difference=difference)
 
 
-def _set_attention(spec: Any, weights: _Weights, name: str, fused: list[list[str]]) -> None:
-    """CTranslate2 computes what has the same input in one product: the rows stand below each other."""
-    for linear, parts in zip(spec.linear, fused, strict=True):
-        _set_linear(linear, weights, *(f"{name}.{part}" for part in parts))
+def _log_probabilities(
+    trained: Transformer, model: TrainedFor
+) -> Callable[[Sequence[str], Sequence[str]], list[float]]:
+    """A function that gives the trained model's log-probability of each target symbol after the first, and of </s>."""
+    source_ids = {symbol: i for i, symbol in enumerate(model.source.symbols)}
+    target_ids = {symbol: i for i, symbol in enumerate(model.target.symbols)}
+
+    @torch.no_grad()
+    def of(source: Sequence[str], target: Sequence[str]) -> list[float]:
+        ids = [target_ids[symbol] for symbol in target]
+        logits = trained(torch.tensor([[*(source_ids[symbol] for symbol in source), EOS]]), torch.tensor([ids]))
+        found = torch.log_softmax(logits, dim=-1)
+        return [float(found[position, i]) for position, i in enumerate([*ids[1:], EOS])]
+
+    return of
 
 
-def _set_linear(spec: Any, weights: _Weights, *names: str) -> None:
-    spec.weight = np.concatenate([weights.take(f"{name}.weight") for name in names])
-    spec.bias = np.concatenate([weights.take(f"{name}.bias") for name in names])
+def _compare_with_float32(quantised: Translator, exact: Translator, samples: list[Sample]) -> Checked:
+    """int8: rounding changes single probabilities too much to compare them, so dev loss and translations are compared.
+
+    The result is printed on stderr; a dev loss that rises by more than MAX_LOSS_INCREASE is refused.
+    """
+    before, after = _dev_loss(exact, samples), _dev_loss(quantised, samples)
+    same = sum(a == b for a, b in zip(_greedy(exact, samples), _greedy(quantised, samples), strict=True))
+    result = (
+        f"dev loss {after:.3f} bits per token, {before:.3f} in float32;"
+        f" {same} of {len(samples)} translations are the same"
+    )
+    if not after - before <= MAX_LOSS_INCREASE:
+        raise ValueError(f"int8 loses too much on this processor ({result}); use float32")
+    print(f"int8: {result}", file=sys.stderr, flush=True)
+    return Checked(samples=len(samples), dev_loss=after, dev_loss_float32=before, same_translations=same)
 
 
-def _set_norm(spec: Any, weights: _Weights, name: str) -> None:
-    spec.gamma, spec.beta = weights.take(f"{name}.weight"), weights.take(f"{name}.bias")
+def _dev_loss(translator: Translator, samples: list[Sample]) -> float:
+    found = [value for row in translator.score(samples) for value in row.tolist()]
+    return -math.fsum(found) / len(found) / math.log(2)
 
 
-def _check_embedding(side: str, embedding_VD: Array, symbols: list[str], heads: int) -> None:
-    if len(embedding_VD) != len(symbols):
-        raise ExportError(f"the {side} embedding has {len(embedding_VD)} rows for {len(symbols)} symbols")
-    if heads < 1 or embedding_VD.shape[1] % heads:
-        raise ExportError(f"a width of {embedding_VD.shape[1]} cannot be divided among {heads} heads")
-
-
-def _check_symbols(side: str, symbols: Sequence[str]) -> None:
-    if tuple(symbols[: len(SPECIALS)]) != SPECIALS:
-        raise ExportError(f"{side} symbols must begin with {' '.join(SPECIALS)}; got {' '.join(symbols[:4])}")
-    twice = [symbol for symbol, count in Counter(symbols).items() if count > 1]
-    if twice:
-        raise ExportError(f"{side} symbols must differ; more than once there are {', '.join(map(repr, twice[:5]))}")
+def _greedy(translator: Translator, samples: list[Sample]) -> list[list[str]]:
+    return [translator.translate_ids([list(source)], target[0], 1, 1.0)[0] for source, target in samples]

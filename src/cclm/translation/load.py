@@ -1,19 +1,26 @@
-"""The best checkpoint of a run as a model to translate with: exported once, and checked before it is used."""
+"""`cclm.load`: the best checkpoint of a run as a model to translate with. It is exported once and verified."""
 
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from cclm.errors import ConfigError
+from cclm.data.prepared import Prepared, sha256
+from cclm.data.workers import available_cores
+from cclm.errors import ConfigError, DataError
+from cclm.formats.export import MANIFEST, Export, TrainingData
 from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of
-from cclm.translation.model import MANIFEST, VERSION, Model, read_manifest
+from cclm.translation.model import Model
 
 Quantization = Literal["float32", "int8"]
 
 
 def load(run: str | PathLike[str], *, quantization: Quantization = "float32", threads: int | None = None) -> Model:
-    """The model of a run: text in, text out."""
+    """The model of a run: text in, text out. More threads than cores are of no use and not started."""
     directory = Path(run)
+    if threads is not None and threads > (cores := available_cores()):
+        warnings.warn(f"{threads} threads are more than the {cores} cores: {cores} are used", stacklevel=2)
+        threads = cores
     if is_bitext(directory):
         raise ConfigError(f"{run}: a folder of bitext models; give one of them, as in {directory / 'aze'}")
     settings = recipe_of(directory).translation
@@ -22,25 +29,39 @@ def load(run: str | PathLike[str], *, quantization: Quantization = "float32", th
 
 
 def exported(run: Path, quantization: Quantization = "float32") -> Path:
-    """The folder of the exported model; it is made if it is not there, or of another checkpoint."""
+    """The folder of the exported model. It is made if it is missing, damaged or of another checkpoint."""
     folder = run / "ctranslate2" / quantization
     best = best_of(run)
-    if not _is_of(folder, weights_of(best)):
-        from cclm.translation.checkpoint_export import (
-            export_checkpoint,  # torch: only where there is something to export
-        )
+    if not _is_current(folder, weights_of(best)):
+        from cclm.translation.export import export_checkpoint  # imports torch: only when something is exported
 
         export_checkpoint(run, best, folder, exact=exported(run) if quantization == "int8" else None)
     return folder
 
 
-def _is_of(folder: Path, weights: str) -> bool:
+def _is_current(folder: Path, weights: str) -> bool:
     """Whether the folder holds an undamaged export of these weights."""
-    if not (folder / MANIFEST).is_file():
+    manifest = Export.find(folder / MANIFEST)
+    if manifest is None or manifest.weights != weights:
         return False
     try:
-        content = read_manifest(folder)
-        there = {name: (folder / name).stat().st_size for name in content["files"]}
-        return (content["version"], content["weights"], content["files"]) == (VERSION, weights, there)
-    except (OSError, ValueError, KeyError, TypeError):
+        # The size first: a truncated file is found without reading the whole model.
+        return all(
+            (folder / name).stat().st_size == file.bytes and sha256(folder / name) == file.sha256
+            for name, file in manifest.files.items()
+        )
+    except (OSError, ValueError):  # ValueError: a name with a NUL
         return False
+
+
+def refuse_other_data(run: Path, prepared: Prepared) -> None:
+    """Refuses prepared data that the run was not trained on: its vocabularies and test sets are not the run's.
+
+    A folder without made_from.json was not written by a training and is not checked.
+    """
+    path = run / "made_from.json"
+    if path.exists() and (trained_on := TrainingData.read(path).data) != prepared.fingerprint:
+        raise DataError(
+            f"{run} was trained on data {trained_on[:16]}, but {prepared.folder} now holds {prepared.fingerprint[:16]}:"
+            " run `cclm prepare` with the recipe of the run again, and give other data another work folder"
+        )

@@ -1,47 +1,23 @@
-"""Text in, text out: an exported model with all that it needs, in one folder.
+"""Text in, text out: an exported model with its subwords and its beam search."""
 
-ctranslate2/float32/
-  model/                             CTranslate2's: model.bin, config.json, the vocabularies
-  subwords/{lang}.model              SentencePiece, of every language that is translated from
-  cclm.json                          the pairs of languages; which checkpoint this is, and how it was checked
-"""
-
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from cclm.data.cleaning import clean
 from cclm.data.vocabulary import Segmenter
 from cclm.data.workers import available_cores, chunked
 from cclm.errors import ConfigError, DataError
+from cclm.formats.export import MANIFEST, Export, Pair
 from cclm.recipe.language_codes import canonical
-from cclm.translation.translate import POSITIONS, Translator
+from cclm.translation.translator import POSITIONS, Translator
 
-VERSION = 1
-MANIFEST = "cclm.json"
 CHUNK = 2048
-"""Texts that are in memory at a time, twice: one chunk is translated while the next is read."""
+"""Texts per chunk. Two chunks are in memory: one is translated while the next is read."""
 
 
 class UnknownPair(ConfigError):
-    """Languages between which a model does not translate; the message lists those that it knows."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """From which language into which, and what the model is told about it."""
-
-    source: str
-    target: str
-    subwords: str
-    """The file that segments the source."""
-    tag: str | None
-    """What stands before a source."""
-    start: str
-    """What a target begins with."""
+    """A pair of languages that a model does not translate; the message lists the pairs that it knows."""
 
 
 class Model:
@@ -52,12 +28,12 @@ class Model:
     """
 
     def __init__(self, folder: Path, *, beam: int, length_penalty: float, threads: int | None = None) -> None:
-        content = read_manifest(folder)
-        self.pairs = tuple(Pair(**pair) for pair in content["pairs"])
+        manifest = Export.read(folder / MANIFEST)
+        self.pairs = tuple(manifest.pairs)
         self._folder, self._beam, self._length_penalty = folder, beam, length_penalty
         self._threads = threads or available_cores()
         self._segmenters: dict[str, tuple[Segmenter, list[str]]] = {}
-        self._reserved: dict[str, int] = content["reserved"]
+        self._reserved = manifest.reserved
 
     def translate(self, texts: Sequence[str], source: str | None = None, target: str | None = None) -> list[str]:
         """The translation of each text, in their order; a language may be left out where there is only one."""
@@ -91,10 +67,10 @@ class Model:
         what: str = "text",
         progress: Callable[[int], object] | None = None,
     ) -> Iterator[str]:
-        """The translations as they are done, in order; memory does not grow with their number.
+        """Yields the translations in order, as soon as they are done; memory does not grow with their number.
 
-        A text with more subwords than the model has places is refused, by its number as `what`, or with `cut` loses its
-        end.
+        A text with more subwords than the model has positions is refused, or truncated if `cut`. `what` is the word
+        before the number of such a text in the message.
         """
         chunks = self._encoded(texts, pair, cut, what)
         for targets in self._translator.translate_chunks(
@@ -109,41 +85,35 @@ class Model:
         first = 1
         for chunk in chunked(texts, CHUNK):
             numbers = segmenter.encode([clean(text)[0] for text in chunk])
-            for place, text in enumerate(numbers, first):
+            for index, text in enumerate(numbers, first):
                 if len(text) > most and not cut:
                     raise DataError(
-                        f"{what} {place}: {len(text):,} subwords; the model takes at most {most:,}:"
+                        f"{what} {index}: {len(text):,} subwords; the model takes at most {most:,}:"
                         " divide it into sentences"
                     )
             yield [[*before, *(symbols[number] for number in text)] if text else [] for text in numbers]
             first += len(chunk)
 
     def _segmenter(self, name: str) -> tuple[Segmenter, list[str]]:
-        """The SentencePiece model, and the symbol of each of its numbers."""
+        """A SentencePiece model, and the model's source symbol for each of its piece numbers."""
         if name not in self._segmenters:
             segmenter = Segmenter(self._folder / "subwords" / name)
             known = self._translator.source_symbols
-            reserved = set(known[: self._reserved["source"]])
-            # As in Vocabulary.join: a piece that looks like a reserved symbol has a space behind it.
+            reserved = set(known[: self._reserved.source])
+            # As in Vocabulary.join: a piece that looks like a reserved symbol is stored with a space after it.
             written = (piece + " " if piece in reserved else piece for piece in segmenter.pieces)
             table = set(known) - reserved
             self._segmenters[name] = segmenter, [symbol if symbol in table else "<unk>" for symbol in written]
         return self._segmenters[name]
 
     def _decoded(self, symbols: list[str]) -> str:
-        text = "".join(symbol for symbol in symbols if symbol not in self._unspoken)
+        text = "".join(symbol for symbol in symbols if symbol not in self._not_text)
         return text.replace(" ", "").replace("▁", " ").strip()
 
     @cached_property
-    def _unspoken(self) -> frozenset[str]:
-        return frozenset(self._translator.target_symbols[: self._reserved["target"]])
+    def _not_text(self) -> frozenset[str]:
+        return frozenset(self._translator.target_symbols[: self._reserved.target])
 
     @cached_property
     def _translator(self) -> Translator:
         return Translator(self._folder / "model", self._threads)
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What cclm.json says."""
-    content: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return content

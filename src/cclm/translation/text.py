@@ -1,4 +1,4 @@
-"""`cclm translate RUN --source LANGUAGE`: lines of text in, lines of text out."""
+"""`cclm translate RUN --source LANGUAGE`: translates a file or standard input, one sentence per line."""
 
 import sys
 from collections.abc import Iterator
@@ -6,11 +6,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
-from cclm.atomic import user_output
+from cclm.atomic import name_write_errors, user_output
 from cclm.data.readers.files import MAX_LINE
 from cclm.errors import DataError
 from cclm.progress_bar import Progress, shown
 from cclm.translation.load import Quantization, load
+
+STDOUT = "standard output"
 
 
 def translate_text(
@@ -23,40 +25,47 @@ def translate_text(
     quantization: Quantization = "float32",
     threads: int | None = None,
 ) -> None:
-    """Translates line by line, from standard input to standard output where no file is given; empty lines stay."""
+    """Translates line by line, by default from standard input to standard output. Empty lines stay empty."""
     model = load(run, quantization=quantization, threads=threads)
     pair = model.pair(source, target)
     name = str(given or "standard input")
     try:
-        with _reading(given) as lines, _writing(out) as file, _bar(given, out) as progress:
-            found = model.stream(
+        with _input(given) as lines, _output(out) as file, _progress_bar(given, out) as progress:
+            translations = model.stream(
                 _decoded(lines, name), pair, what=f"{name}, line", progress=lambda n: progress("translating", n)
             )
-            for text in found:
+            for text in translations:
                 file.write(text.encode() + b"\n")
     except OSError as error:
-        if isinstance(error, BrokenPipeError):  # whoever read our output has left
+        if isinstance(error, BrokenPipeError):  # the reader of our output has gone
             raise
-        raise DataError(f"{error.filename or out or name}: {error.strerror or error}") from None
+        raise DataError(f"{error.filename or out or STDOUT}: {error.strerror or error}") from None
 
 
-def _reading(path: Path | None) -> AbstractContextManager[BinaryIO]:
-    return path.open("rb") if path else nullcontext(sys.stdin.buffer)
+def _input(path: Path | None) -> AbstractContextManager[BinaryIO]:
+    if path:
+        return path.open("rb")
+    if sys.stdin is None:
+        raise DataError("standard input is closed; give the text with --input")
+    return nullcontext(sys.stdin.buffer)
 
 
 @contextmanager
-def _writing(path: Path | None) -> Iterator[BinaryIO]:
+def _output(path: Path | None) -> Iterator[BinaryIO]:
     if path:
         with user_output(path) as file:
             yield file
+    elif sys.stdout is None:
+        raise DataError(f"{STDOUT} is closed; give a file with --output")
     else:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with name_write_errors(STDOUT):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
 
 
-def _bar(given: Path | None, out: Path | None) -> AbstractContextManager[Progress]:
-    """A bar on a terminal, unless the translations go there; its end is known where a file is read."""
-    if not sys.stderr.isatty() or (out is None and sys.stdout.isatty()):
+def _progress_bar(given: Path | None, out: Path | None) -> AbstractContextManager[Progress]:
+    """A bar on a terminal, unless the translations go there; its total is known if a file is read."""
+    if not sys.stderr or not sys.stderr.isatty() or (out is None and sys.stdout.isatty()):
         return nullcontext(lambda stage, lines: None)
     if given is None or not given.is_file():
         return shown()
@@ -65,14 +74,23 @@ def _bar(given: Path | None, out: Path | None) -> AbstractContextManager[Progres
 
 
 def _decoded(lines: BinaryIO, name: str) -> Iterator[str]:
-    """The lines as text; only a line feed ends one."""
+    """The lines as text. Only \\n ends a line."""
     number = 0
-    while line := lines.readline(MAX_LINE + 1):
+    while line := _read_line(lines, name):
         number += 1
         if len(line) > MAX_LINE:
-            raise DataError(f"{name}, line {number}: longer than {MAX_LINE:,} bytes; is this text, a sentence a line?")
+            raise DataError(
+                f"{name}, line {number}: longer than {MAX_LINE:,} bytes; is this text, one sentence per line?"
+            )
         try:
             yield line.removesuffix(b"\n").decode()
         except UnicodeDecodeError as error:
             byte = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
             raise DataError(f"{name}, line {number}: not UTF-8: {byte}; convert it with iconv") from None
+
+
+def _read_line(lines: BinaryIO, name: str) -> bytes:
+    try:
+        return lines.readline(MAX_LINE + 1)
+    except OSError as error:  # a directory, a disk that cannot be read
+        raise DataError(f"{name}: {error.strerror or error}") from None

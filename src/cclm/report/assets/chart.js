@@ -6,15 +6,15 @@ function chart(holder, data, spec, moment) {
   const width = Math.max(holder.clientWidth || 800, 280);
   const many = spec.languages.length > MANY;
   const frame = {
-    left: 40, right: width - (many ? 64 : 88), top: 26, bottom: Math.max(spec.languages.length * 15, 220), many,
+    left: 40, right: width - (many ? 64 : 53 + 7 * nameLength(data)), top: 26, bottom: Math.max(spec.languages.length * 15, 220), many,
   };
   if (many) frame.bottom = 260;
   const steps = data.rounds.steps;
   const x = scale(Math.min(0, steps[0]), steps[steps.length - 1], frame.left, frame.right);
   const [low, high] = spec.range;
   const y = scale(low, high, frame.bottom, frame.top, spec.powers);
-  // A little below the frame is enough: what lies outside is clipped.
-  const place = (value) => Math.min(frame.bottom + 20, y(Math.max(value, spec.powers ? low / 4 : low)));
+  // A little outside the frame is enough: the rest is clipped.
+  const place = (value) => Math.max(-20, Math.min(frame.bottom + 20, y(Math.max(value, spec.powers ? low / 4 : low))));
   const plot = { data, spec, frame, steps, x, y: place };
   const curves = spec.stacked ? bands(plot) : lines(plot);
   const reading = spec.stacked || many ? null : labels(plot, curves);
@@ -74,7 +74,9 @@ function axes({ steps, x, y, spec, frame }, low, high) {
 
 function powers(low, high) {
   const first = Math.ceil(Math.log2(low) - 1e-9);
-  return Array.from({ length: Math.floor(Math.log2(high) + 1e-9) - first + 1 }, (_, i) => 2 ** (first + i));
+  const count = Math.floor(Math.log2(high) + 1e-9) - first + 1;
+  const every = Math.ceil(count / 10);
+  return Array.from({ length: Math.ceil(count / every) }, (_, i) => 2 ** (first + i * every));
 }
 
 function lines(plot) {
@@ -89,7 +91,7 @@ function lines(plot) {
       if (value !== null) pen = "L";
       return point;
     });
-    const colour = frame.many ? language.side || "hrl" : hue(language);
+    const colour = frame.many ? language.side || "hrl" : language.hue;
     const dashes = frame.many ? null : dash(language);
     const style = { class: `line ${colour}`, d: route.join("") || "M0 0", "stroke-dasharray": dashes };
     const path = svg("path", style, svg("title", {}, language.name));
@@ -111,7 +113,7 @@ function bands(plot) {
     const stretch = (from, to, at) => `${from.toFixed(1)} ${at.toFixed(1)}L${to.toFixed(1)} ${at.toFixed(1)}`;
     const out = edge(top).map(([from, to, at]) => stretch(from, to, at));
     const home = edge(bottom).reverse().map(([from, to, at]) => stretch(to, from, at));
-    const colour = frame.many ? `${language.side || "hrl"} shade${number % 3}` : hue(language);
+    const colour = frame.many ? `${language.side || "hrl"} shade${number % 3}` : language.hue;
     const style = { class: `band ${colour}`, d: `M${out.join("L")}L${home.join("L")}Z` };
     const path = svg("path", style, svg("title", {}, language.name));
     return { number, language, values, path, height: (i) => (values[i] ? (top[i] + bottom[i]) / 2 : null) };

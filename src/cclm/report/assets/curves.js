@@ -11,7 +11,9 @@ function curvesSection(data, moment, drawings) {
   const thinned = all > steps.length ? ` Of ${whole(all)} rounds ${whole(steps.length)} are drawn.` : "";
   const key = data.languages.length > MANY
     ? " Strong lines are medians; point at a line for its name."
-    : " Dashed lines are LRLs, in the hue of the nearest HRL.";
+    : data.pivot
+      ? ` Both directions of a language share its hue: into ${data.pivot} solid, out of ${data.pivot} dashed.`
+      : " Dashed lines are LRLs, in the hue of the nearest HRL.";
   const readable = "Thin upright lines mark admissions. Left and right arrow keys move through the rounds, with Shift "
     + "from admission to admission.";
   return [quiet(readable + key + thinned), figures];
@@ -23,14 +25,14 @@ const NOTES = {
   competence: "How well each language has been learned; 1 is as well as by its own bitext model.",
   ready: "How ready each low-resource language is, by the competence of the high-resource languages like it.",
   weights: "The share of training that each language gets.",
-  loss: "Bits a target token, on the probe's sentences.",
+  loss: "Bits per target token, on the probe's sentences.",
 };
 
 function charts(data) {
   const { competence, hrls_competence: ready, weights, dev_loss: loss } = data.rounds;
   const chartOf = (id, title, table, note) => ({
     id, title, table, note, languages: measured(table),
-    rule: null, say: short, tick: String, powers: false, stacked: false,
+    rule: null, say: short, tick: brief, powers: false, stacked: false,
   });
   const threshold = data.threshold === null ? null : { value: data.threshold, label: `threshold ${data.threshold}` };
   return [
@@ -55,6 +57,8 @@ function competenceScale(top) {
   if (top <= 2.5) return { range: [0, Math.max(1.1, top * 1.05)] };
   return { range: [1 / 8, top * 1.05], powers: true };
 }
+
+const brief = (value) => (Math.abs(value) < 1e5 ? String(value) : value.toPrecision(2));
 
 const percent = (value) => `${Math.round(value * 100)} %`;
 

@@ -39,15 +39,10 @@ function listed(names) {
   return names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
 }
 
-// The classes that give a language its colour: its HRL's hue, lighter for the LRLs near it, each in a shade of its own.
-function hue(language) {
-  const shade = language.side === "lrl" || language.family < 0 ? ` v${Math.max(language.variant - 1, 0) % 3}` : "";
-  if (language.family < 0) return `neutral${shade}`;
-  return `${language.side === "lrl" ? "l" : "h"}${language.family % 8}${shade}`;
-}
-
+// With two directions per language, dashes mark the one out of the pivot; otherwise they mark low-resource languages.
 function dash(language) {
   const patterns = ["6 3", "2 2.5", "9 3 2 3", "1 4"];
+  if (language.way) return language.way === "out" ? patterns[0] : null;
   if (language.side === "lrl") return patterns[Math.max(language.variant - 1, 0) % patterns.length];
   return language.family < 8 ? null : patterns[Math.floor(language.family / 8) % patterns.length];
 }

@@ -1,9 +1,11 @@
 // The page. `draw(data)` draws everything from one object, and may be called again with a newer one.
 
 let redraw = null; // what to do when the window changes, or nothing
+let drawing = null; // the language graph, which is in the page from the beginning
 
 function draw(data) {
   const page = document.getElementById("page");
+  drawing ??= document.getElementById("language-graph");
   data.arrival = new Map(data.admissions.map((admission) => [admission.language, admission]));
   const moment = moments(data);
   const drawings = [];
@@ -15,7 +17,7 @@ function draw(data) {
       html("h1", {}, data.name),
       html("p", { class: "lead" }, summary(data)),
     ),
-    section("graph", "Who took part, and when", graphSection(data, moment, drawings)),
+    section("graph", "Who took part, and when", graphSection(data, moment)),
     section("curves", "How it went", curvesSection(data, moment, drawings)),
     section("scores", "Scores", scores(data)),
     section("admissions", "Why each language was admitted", admissions(data)),
@@ -40,16 +42,18 @@ function section(id, title, content) {
   return html("section", { id, "aria-labelledby": `${id}-title` }, html("h2", { id: `${id}-title` }, title), content);
 }
 
-function graphSection(data, moment, drawings) {
-  if (!data.graph) return [quiet("No language graph here: graph.json is neither in the run nor two folders above it.")];
-  const holder = html("div", { class: "drawing" });
-  drawings.push({ holder, make: (into) => languageGraph(into, data) });
+function graphSection(data, moment) {
+  if (!drawing) return [quiet("No language graph here: graph.json is neither in the run nor two folders above it.")];
+  moment.shows.push(languageGraph(drawing.querySelector("svg"), data));
   const readable = "Strong lines come from the nearest HRL, with the similarity. A ring closes as the HRLs-evaluated "
     + "competence, written beside it, nears the threshold; a filled disc takes part.";
-  const absent = data.graph.absent ? ` ${whole(data.graph.absent)} more languages, less alike, are not drawn.` : "";
+  const both = data.pivot
+    ? ` Two numbers: the direction into ${data.pivot}, then the one out of it; a pale disc takes part in one of them.`
+    : "";
+  const absent = data.graph.absent ? ` ${whole(data.graph.absent)} more languages, less similar, are not drawn.` : "";
   const measured = data.rounds.steps.length > 0;
   const controls = measured ? player(data, moment) : null;
-  const figure = html("figure", {}, holder, controls, html("figcaption", {}, readable + absent));
+  const figure = html("figure", {}, drawing, controls, html("figcaption", {}, readable + both + absent));
   return [figure, measured ? null : quiet("No round measured yet.")];
 }
 

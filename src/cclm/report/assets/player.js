@@ -95,6 +95,7 @@ function newsAt(data, i, first) {
   const new_ = data.admissions.filter(({ step }) => step > before && step <= stepAt(data, i) && step > 0);
   const names = new_.map(({ language }) => data.languages[language].name);
   const inside = data.admissions.filter(({ step }) => step <= stepAt(data, i)).length;
-  if (names.length) return `${names.length > 8 ? `${names.length} languages` : listed(names)} admitted`;
-  return `${inside} of ${data.languages.length} languages take part`;
+  const noun = data.pivot ? "directions" : "languages";
+  if (names.length) return `${names.length > 8 ? `${names.length} ${noun}` : listed(names)} admitted`;
+  return `${inside} of ${data.languages.length} ${noun} take part`;
 }

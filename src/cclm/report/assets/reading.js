@@ -5,20 +5,23 @@ function lastOf(values) {
   return null;
 }
 
-function labels({ spec, frame, y }, curves) {
+function labels(plot, curves) {
+  const { frame, y } = plot;
   const shown = curves.filter((curve) => lastOf(curve.values) !== null);
   const ends = shown.map((curve) => Math.min(y(curve.values[lastOf(curve.values)]), frame.bottom));
-  return namesAt(shown, ends, frame, spec);
+  return namesAt(plot, shown, ends);
 }
 
-function bandLabels({ spec, frame, y, steps }, curves) {
+function bandLabels(plot, curves) {
+  const { y, steps } = plot;
   const last = steps.length - 1;
   const shown = curves.filter((curve) => curve.height(last) !== null);
-  return namesAt(shown, shown.map((curve) => y(curve.height(last))), frame, spec);
+  return namesAt(plot, shown, shown.map((curve) => y(curve.height(last))));
 }
 
 // Names at the right end, each with a thread to its curve; the numbers are those of the moment.
-function namesAt(curves, wanted, frame, spec) {
+function namesAt({ data, frame, spec }, curves, wanted) {
+  const longest = nameLength(data);
   const places = apart(wanted, 15, frame.top + 2, frame.bottom - 2);
   const values = curves.map(() => svg("tspan", { class: "value", dx: 5 }));
   const group = svg(
@@ -26,13 +29,13 @@ function namesAt(curves, wanted, frame, spec) {
     { class: "labels" },
     curves.map((curve, i) => [
       svg("path", {
-        class: `thread ${hue(curve.language)}`,
+        class: `thread ${curve.language.hue}`,
         d: `M${frame.right + 2} ${wanted[i].toFixed(1)}L${frame.right + 12} ${places[i].toFixed(1)}h4`,
       }),
       svg(
         "text",
         { x: frame.right + 20, y: places[i] + 4 },
-        svg("tspan", {}, clipped(curve.language.name, 5)),
+        svg("tspan", {}, clipped(curve.language.name, longest)),
         values[i],
       ),
     ]),
@@ -40,6 +43,9 @@ function namesAt(curves, wanted, frame, spec) {
   const show = (i) => curves.forEach((curve, k) => (values[k].textContent = spec.say(curve.values[i])));
   return { group, show };
 }
+
+// Letters that the names at the ends of curves may have.
+const nameLength = (data) => Math.max(5, Math.min(11, data.languages.reduce((most, { name }) => Math.max(most, name.length), 0)));
 
 const clipped = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
@@ -49,7 +55,7 @@ function crosshair(plot, root, curves, reading) {
   const step = svg("text", { class: "moment", y: frame.bottom + 20, "text-anchor": "middle" });
   const across = [...root.querySelectorAll(".across")];
   const dotted = frame.many || spec.stacked ? [] : curves;
-  const dots = dotted.map((curve) => svg("circle", { class: `dot ${hue(curve.language)}`, r: 3.5 }));
+  const dots = dotted.map((curve) => svg("circle", { class: `dot ${curve.language.hue}`, r: 3.5 }));
   const name = svg("text", { class: "named" });
   root.append(svg("g", { class: "reading" }, line, step, dots, name));
   if (reading && spec.stacked) root.append(reading.group);

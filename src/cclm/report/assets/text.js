@@ -15,7 +15,7 @@ const quiet = (text) => html("p", { class: "quiet" }, text);
 
 function swatch(language) {
   const place = { x1: 0, x2: 18, y1: 6, y2: 6 };
-  const line = svg("line", { class: `line ${hue(language)}`, ...place, "stroke-dasharray": dash(language) });
+  const line = svg("line", { class: `line ${language.hue}`, ...place, "stroke-dasharray": dash(language) });
   return svg("svg", { class: "swatch", viewBox: "0 0 18 12", width: 18, height: 12, "aria-hidden": "true" }, line);
 }
 
@@ -47,7 +47,7 @@ function scores(data) {
     data.scores.others.length ? `${data.scores.others.map(({ name }) => name).join(", ")}: BLEU of these systems` : "",
     has("off-target") ? "off-target: translations in another language than asked for (in brackets: references)" : "",
     data.scores.scorers.length ? `${listed(data.scores.scorers)}: mean over sentences of what that scorer gave` : "",
-    has("dev loss") ? "dev loss: bits a token at the last validation" : "",
+    has("dev loss") ? "dev loss: bits per token at the last validation" : "",
     has("L*") ? "L*: that of the language's own bitext model" : "",
   ].filter(Boolean);
   const head = html(
@@ -70,7 +70,7 @@ function scoreRow(language, most, columns) {
     "tr", {},
     html("th", { scope: "row" }, swatch(language), language.name),
     html("td", { class: "number strong" }, short(bleu, 1)),
-    html("td", { class: "bar" }, bar(bleu, low, high, most, hue(language))),
+    html("td", { class: "bar" }, bar(bleu, low, high, most, language.hue)),
     columns.map(([, value, written]) => html("td", { class: "number" }, written(value(language), language))),
   );
 }
@@ -92,10 +92,11 @@ function bar(value, low, high, most, colour) {
   const percent = (amount) => `${((100 * amount) / most).toFixed(2)}%`;
   const stroke = (x1, x2, y1, y2) => svg("line", { class: "whisker", x1: percent(x1), x2: percent(x2), y1, y2 });
   const whisker = typeof low === "number" && typeof high === "number";
+  const floor = Math.max(low, 0); // the normal interval around a BLEU near 0 reaches below it
   return svg(
     "svg", { class: "bar", width: "100%", height: 16, "aria-hidden": "true" },
-    svg("rect", { class: `fill ${colour}`, x: 0, y: 4, width: percent(value || 0), height: 8, rx: 1.5 }),
-    whisker ? [stroke(low, high, 8, 8), stroke(low, low, 4.5, 11.5), stroke(high, high, 4.5, 11.5)] : null,
+    svg("rect", { class: `fill ${colour}`, x: 0, y: 4, width: percent(Math.max(value || 0, 0)), height: 8, rx: 1.5 }),
+    whisker ? [stroke(floor, high, 8, 8), stroke(floor, floor, 4.5, 11.5), stroke(high, high, 4.5, 11.5)] : null,
   );
 }
 

@@ -1,0 +1,111 @@
+"""Tables for the terminal: the scores of a run, and comparisons of runs."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cclm.evaluation.bootstrap import Difference
+from cclm.evaluation.compare import TITLES, Compared, Comparisons
+from cclm.evaluation.significance import OverSeeds
+from cclm.formats.scores import Scores
+from cclm.report.document import name_seeds
+
+MEANS = {"all": "mean", "hrl": "HRLs", "lrl": "LRLs"}
+
+
+def print_scores(scores: Scores) -> None:
+    """The scores of a run: one row per language, then the means of BLEU."""
+    rows, scorers = scores.languages, scores.signature.scorers
+    off_target = any("off_target" in row for row in rows.values())
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for head in ("", "BLEU", "95 %", "chrF", *(["off-target"] if off_target else []), *scorers):
+        table.add_column(head, justify="right" if head else "left")
+    for name, row in rows.items():
+        interval = f"{row['bleu_low']:.1f}-{row['bleu_high']:.1f}"
+        cells = [_off_target(row)] if off_target else []
+        cells += [f"{row[scorer]:.4g}" for scorer in scorers]
+        table.add_row(name, f"{row['bleu']:.1f}", interval, f"{row['chrf']:.1f}", *cells)
+    for name, value in scores.means:
+        table.add_row(name, "-" if value is None else f"{value:.1f}", style="dim")
+    console = Console()
+    console.print(table)
+    if off_target:
+        console.print("off-target: identified as another language; in brackets, that of the references", style="dim")
+    if scores.left_out:
+        console.print(Text(f"without a {scores.signature.split} set, in no mean: {', '.join(scores.left_out)}"))
+
+
+def _off_target(row: Mapping[str, float]) -> str:
+    shares = [row.get(key) for key in ("off_target", "off_target_references")]
+    translations, references = ("-" if share is None else f"{share:.1%}" for share in shares)
+    return f"{translations} ({references})"
+
+
+def print_comparisons(found: Comparisons) -> None:
+    """A table and a sentence per comparison; below them, how the numbers were computed."""
+    console = Console()
+    title = f"{TITLES[found.metric]} on the {found.split} sets"
+    for comparison in found.comparisons:
+        console.print(_comparison_table(comparison, title + _seeds(comparison), found.baseline.name))
+        console.print(Text(comparison.sentence))
+        if comparison.left_out:
+            console.print(Text(f"left out, no run of the other with that seed: {', '.join(comparison.left_out)}"))
+        console.print()
+    console.print(Text(_legend(found.samples, found.comparisons), style="dim"))
+
+
+def _seeds(comparison: Compared) -> str:
+    """The seeds of methods; nothing for two runs."""
+    seeds = comparison.seeds
+    return "" if not seeds else f", {name_seeds(seeds)}" + (" on average" if len(seeds) > 1 else "")
+
+
+def _is_over_seeds(comparison: Compared) -> bool:
+    return len(comparison.seeds) > 1
+
+
+def _comparison_table(comparison: Compared, title: str, baseline: str) -> Table:
+    style = {"title_justify": "left", "title_style": "bold"}
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", title=title, **style)  # type: ignore[arg-type]
+    table.add_column("")
+    for head in (baseline, comparison.system.name, "difference", "95 %", "p"):
+        table.add_column(Text(head), justify="right")
+    table.add_column("")
+    if not _is_over_seeds(comparison):
+        table.add_column("SacreBLEU's p", justify="right")
+    for lang, row in comparison.languages.items():
+        table.add_row(lang, *_cells(row))
+    for key, row in comparison.means.items():
+        table.add_row(MEANS[key], *_cells(row), style="bold")
+    return table
+
+
+def _cells(row: Difference | OverSeeds) -> list[str]:
+    assert row.low is not None  # of a single seed, the rows are Differences
+    assert row.high is not None
+    assert row.p is not None
+    mark = "**" if row.p < 0.01 else "*" if row.p < 0.05 else ""
+    interval = f"{row.low:+.1f} to {row.high:+.1f}"
+    cells = [f"{row.baseline:.1f}", f"{row.system:.1f}", f"{row.difference:+.1f}", interval, f"{row.p:.3f}", mark]
+    if isinstance(row, Difference):
+        cells.append("" if row.p_sacrebleu is None else f"{row.p_sacrebleu:.3f}")
+    return cells
+
+
+def _legend(samples: int, comparisons: Sequence[Compared]) -> str:
+    """How the numbers were computed: over sentences, over seeds, or both."""
+    over_seeds = [_is_over_seeds(comparison) for comparison in comparisons]
+    how, sacrebleu = [], ""
+    if any(over_seeds):
+        how.append("a paired t-test of the differences from seed to seed, not a bootstrap of sentences")
+    if not all(over_seeds):
+        only = "with a single seed, " if any(over_seeds) else ""
+        how.append(f"{only}{samples:,} resamples of the sentences of each language, the same for both runs")
+        sacrebleu = " SacreBLEU's own p tests one side in effect."
+    adjusted = f"; in a sentence, p is adjusted for {len(comparisons)} comparisons" if len(comparisons) > 1 else ""
+    return (
+        f"* p < 0.05, ** p < 0.01, two-sided: {'; '.join(how)}; not adjusted for the number of rows"
+        f"{adjusted}.{sacrebleu}"
+    )

@@ -1,0 +1,136 @@
+"""A work folder: what recipes make, kept by what made it. Nothing that is finished is replaced by other settings.
+
+    <work>/cache/prepared/KEY/                     prepared data
+    <work>/cache/graph/KEY/graph.json              a language graph
+    <work>/cache/benchmark/KEY/{benchmark.json, recipe.json, TASK/...}     L* and the bitext models behind it
+    <work>/prepared, graph.json, benchmark.json, runs/bitext               links to the current ones
+    <work>/runs/NAME/                              the runs
+
+A key is a checksum of everything that decides the content. Old entries stay until `cclm clean`.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from cclm.data.prepared import Prepared
+from cclm.errors import DataError
+from cclm.formats.prepared import Manifest
+
+KEY = re.compile(r"[0-9a-f]{16}")
+POINTERS = {
+    "prepared": (("prepared", "."),),
+    "graph": (("graph.json", "graph.json"), ("graph.svg", "graph.svg")),
+    "benchmark": (("benchmark.json", "benchmark.json"), ("runs/bitext", ".")),
+}
+"""Links of each kind: where it stands in the work folder, and to what in the entry."""
+PATIENCE = 0.5
+"""Seconds between two tries to get a lock that another process holds."""
+
+
+def key_of(content: object) -> str:
+    """The key of an entry that is made from this JSON value. Settings that are null do not count: later versions may
+    add some, and what was made before them stays what it is."""
+    return hashlib.sha256(json.dumps(_without_null(content), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _without_null(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _without_null(part) for name, part in value.items() if part is not None}
+    return [_without_null(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """The cache of a work folder."""
+
+    path: Path
+
+    def entry(self, kind: str, key: str) -> Path:
+        """The folder of an entry, which need not exist."""
+        return self.path / "cache" / kind / key
+
+    def entries(self, kind: str) -> list[Path]:
+        """All entries of a kind."""
+        folder = self.path / "cache" / kind
+        return sorted(path for path in folder.iterdir() if KEY.fullmatch(path.name)) if folder.is_dir() else []
+
+    def current(self, kind: str) -> Path | None:
+        """The entry that the link of a kind points at."""
+        pointer, _ = POINTERS[kind][0]
+        inside = self.path / "cache" / kind
+        target = Path(os.path.realpath(self.path / pointer))
+        folder = target if kind == "prepared" else target.parent
+        return inside / folder.name if folder.parent == Path(os.path.realpath(inside)) and target.exists() else None
+
+    def point(self, kind: str, key: str) -> None:
+        """Makes an entry the current one of its kind."""
+        for pointer, inside in POINTERS[kind]:
+            if (self.entry(kind, key) / inside).exists():
+                self.link(pointer, self.entry(kind, key) / inside)
+            elif (self.path / pointer).is_symlink():
+                (self.path / pointer).unlink()
+
+    def link(self, pointer: str, target: Path) -> None:
+        """Lets a name in the work folder point at something in its cache, in one step."""
+        link = self.path / pointer
+        inside = os.path.relpath(target, link.parent)
+        if link.is_symlink() and os.readlink(link) == inside:
+            return
+        if os.path.lexists(link) and not link.is_symlink():
+            raise DataError(f"{link}: is in the way of a link into {self.path / 'cache'}; move it")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        partial = link.with_name(f".{link.name}.cclm-{secrets.token_hex(8)}.tmp")
+        partial.symlink_to(inside)
+        partial.replace(link)
+
+    def remove_pointer(self, kind: str) -> None:
+        """Leaves a kind without a current entry."""
+        for pointer, _ in POINTERS[kind]:
+            (self.path / pointer).unlink(missing_ok=True)
+
+    @contextmanager
+    def lock(self, kind: str, key: str, say: Callable[[str], object] = lambda line: None) -> Iterator[None]:
+        """The right to make an entry. Waits while another process makes it, and says so."""
+        path = self.path / "cache" / kind / f".{key}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(f"waiting for another process, which makes {self.entry(kind, key)}")
+            lock.acquire(poll_interval=PATIENCE)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def prepared_of(self, fingerprint: str) -> Prepared | None:
+        """The prepared data with this fingerprint, current or not."""
+        for folder in [self.path / "prepared", *self.entries("prepared")]:
+            manifest = Manifest.find(folder / "manifest.json")
+            if manifest and manifest.fingerprint == fingerprint:
+                return Prepared.open(folder, verify=False)
+        return None
+
+    def data_of_run(self, run: Path, fingerprint: str | None) -> Prepared:
+        """The prepared data that a run was trained on; DataError where it is gone or another."""
+        if fingerprint is None:  # it does not say
+            return Prepared.open(self.path / "prepared", verify=False)
+        found = self.prepared_of(fingerprint)
+        if found is None:
+            there = Manifest.find(self.path / "prepared" / "manifest.json")
+            now = f"that in {self.path / 'prepared'} is {there.fingerprint[:16]}" if there else "there is none"
+            raise DataError(
+                f"{run} was trained on prepared data {fingerprint[:16]}, but {now};"
+                " prepare it again with the recipe and the text of the run"
+            )
+        return found

@@ -1,0 +1,218 @@
+"""Where each language stands in a drawing of the language graph, which ones are drawn, and the drawing in words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cclm.curriculum import LanguageGraph
+from cclm.report.svg import text_width
+
+MOST = 120
+"""Languages per side in one drawing; nobody reads more rows than this."""
+ALL_EDGES = 40
+"""Languages per side up to which every edge is drawn; beyond, faint edges only blur the drawing."""
+ARROW = 11.0
+NAME_WIDTH = 110.0
+"""Pixels for a name beside its node in a page; longer names are cut."""
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The size of everything, in pixels, for drawings of `up_to` this many languages per side."""
+
+    up_to: int
+    pitch: float
+    radius: float
+    font: float
+    small_font: float
+    line: float
+
+
+SCALES = (
+    Scale(up_to=8, pitch=78, radius=24, font=15, small_font=13, line=1.0),
+    Scale(up_to=40, pitch=30, radius=9, font=13, small_font=11, line=0.75),
+    Scale(up_to=MOST, pitch=17, radius=5, font=11, small_font=9.5, line=0.55),
+)
+PAGE_SCALES = (Scale(up_to=8, pitch=62, radius=21, font=13.5, small_font=11.5, line=0.9), *SCALES[1:])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The centre of every language that is drawn, from top to bottom, and the frame around them."""
+
+    hrls: dict[str, Point]
+    lrls: dict[str, Point]
+    scale: Scale
+    width: float
+    top: float
+    bottom: float
+    names_inside: bool
+    readiness_x: float
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """What a page shows at a language: its colour, as CSS classes, and the numbers of the tasks it stands for."""
+
+    hue: str
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GraphView:
+    """A graph with its layout, and what is known about its languages at one moment."""
+
+    graph: LanguageGraph
+    layout: Layout
+    admitted: frozenset[str] | None = None
+    """None if the drawing shows the graph itself, not a moment of training."""
+    readiness: Mapping[str, float] = field(default_factory=dict)
+    nodes: Mapping[str, GraphNode] | None = None
+    """For a page, whose script shows every moment; None for a picture of its own."""
+
+    def nearest(self, lrl: str) -> str | None:
+        """The nearest HRL; None for an LRL that is similar to no HRL."""
+        return self.graph.nearest[lrl] if nearness(self.graph, lrl) else None
+
+    def state(self, lang: str) -> str:
+        """The classes of a node: hrl, lrl, lrl admitted or lrl waiting."""
+        if lang in self.layout.hrls:
+            return "hrl"
+        if self.admitted is None:
+            return "lrl"
+        return "lrl admitted" if lang in self.admitted else "lrl waiting"
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The (HRL, LRL) that get an edge; faint edges first, so that strong ones are drawn over them."""
+        hrls, lrls = self.layout.hrls, self.layout.lrls
+        pairs = [(hrl, lrl) for lrl in lrls for hrl in hrls]
+        if max(len(hrls), len(lrls)) > ALL_EDGES or self.left_out():
+            pairs = [(hrl, lrl) for hrl, lrl in pairs if hrl == self.nearest(lrl)]
+        return sorted(
+            pairs, key=lambda pair: (pair[0] == self.nearest(pair[1]), self.graph.similarity[pair[1]][pair[0]])
+        )
+
+    def ends(self, hrl: str, lrl: str) -> tuple[Point, Point]:
+        """Where an edge starts and stops: at the rims of the nodes, with room for an arrow if the LRL gets one."""
+        (x1, y1), (x2, y2) = self.layout.hrls[hrl], self.layout.lrls[lrl]
+        scale = self.layout.scale
+        arrow = ARROW * scale.line if self.nearest(lrl) else 0.0
+        return (x1 + scale.radius, y1), (x2 - scale.radius - arrow, y2)
+
+    def description(self) -> str:
+        """The drawing in words, for screen readers."""
+        sides = f"{len(self.graph.high_resource)} high-resource and {len(self.graph.low_resource)} low-resource"
+        return f"{sides} languages. {'; '.join(map(self._describe_lrl, self.layout.lrls))}. {self.left_out()}"
+
+    def _describe_lrl(self, lrl: str) -> str:
+        hrl = self.nearest(lrl)
+        near = f"nearest to {hrl} ({self.graph.similarity[lrl][hrl]:.2f})" if hrl else "like no HRL"
+        state = self.state(lrl).removeprefix("lrl").strip()
+        return f"{lrl}: {near}" + (f", {state}" if state else "")
+
+    def legend(self) -> list[str]:
+        """How to read the drawing, in lines that fit its width."""
+        items = ["strong line: nearest HRL and its similarity"]
+        if self.admitted is not None:
+            items = ["● admitted", "○ waiting", *items]
+        if self.readiness:
+            items.append("number at the right: HRLs-evaluated competence")
+        lines = [items[0]]
+        for item in items[1:]:
+            longer = f"{lines[-1]}\u2003{item}"
+            lines = [*lines[:-1], longer] if text_width(longer, 12) < self.layout.width - 24 else [*lines, item]
+        return [*lines, *filter(None, [self.left_out()])]
+
+    def left_out(self) -> str:
+        """How many languages are not drawn, in words; empty if all are."""
+        hrls = len(self.graph.high_resource) - len(self.layout.hrls)
+        absent = set(self.graph.low_resource) - set(self.layout.lrls)
+        admitted = "" if self.admitted is None else f" ({len(absent & self.admitted):,} admitted)"
+        parts = [f"{_count(len(absent), 'LRL')} less like any HRL{admitted}"] if absent else []
+        parts += [f"{_count(hrls, 'HRL')} nearest to none of these"] if hrls else []
+        return f"not drawn: {' and '.join(parts)}" if parts else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' if number > 1 else ''}"
+
+
+def nearness(graph: LanguageGraph, lrl: str) -> float:
+    """The similarity of the nearest HRL; 0 for an LRL that is similar to no HRL and so has no nearest."""
+    return graph.similarity[lrl][graph.nearest[lrl]]
+
+
+def drawn_languages(graph: LanguageGraph) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The HRLs and LRLs to draw: all, or of very many the LRLs most similar to an HRL, with their nearest HRLs."""
+    hrls, lrls = graph.high_resource, graph.low_resource
+    if max(len(hrls), len(lrls)) > MOST:
+        lrls = tuple(sorted(lrls, key=lambda lrl: -nearness(graph, lrl)))[:MOST]
+        needed = {graph.nearest[lrl] for lrl in lrls if nearness(graph, lrl)}
+        hrls = tuple(hrl for hrl in hrls if hrl in needed) or hrls[:MOST]
+    return hrls, order_lrls(graph, lrls)
+
+
+def order_lrls(graph: LanguageGraph, lrls: tuple[str, ...]) -> tuple[str, ...]:
+    """LRLs in the order of their nearest HRLs, so that no two strong edges cross; those without one come last."""
+    rank = {hrl: i for i, hrl in enumerate(graph.high_resource)}
+    return tuple(sorted(lrls, key=lambda lrl: (not nearness(graph, lrl), rank[graph.nearest[lrl]])))
+
+
+def picture_layout(graph: LanguageGraph, *, head: float, with_readiness: bool) -> Layout:
+    """The layout of a picture of its own, below a head of this height; every name is shown in full."""
+    hrls, lrls = drawn_languages(graph)
+    scale = _scale(SCALES, hrls, lrls)
+    readiness = scale.font * 4 if with_readiness else 0.0
+    return _layout((hrls, lrls), scale, head, readiness, (400.0, 640.0), 620.0, float("inf"))
+
+
+def page_layout(graph: LanguageGraph, readings: int) -> Layout:
+    """The layout inside a page: narrow enough for phones, with room for this many numbers beside an LRL."""
+    hrls, lrls = drawn_languages(graph)
+    scale = _scale(PAGE_SCALES, hrls, lrls)
+    return _layout((hrls, lrls), scale, 30.0, scale.font * 3 * readings, (260.0, 460.0), 300.0, NAME_WIDTH)
+
+
+def _scale(scales: tuple[Scale, ...], hrls: tuple[str, ...], lrls: tuple[str, ...]) -> Scale:
+    return next(scale for scale in scales if max(len(hrls), len(lrls)) <= scale.up_to)
+
+
+def _layout(
+    sides: tuple[tuple[str, ...], tuple[str, ...]],
+    scale: Scale,
+    head: float,
+    readiness: float,
+    spans: tuple[float, float],
+    least_width: float,
+    name_width: float,
+) -> Layout:
+    """The layout for any of the two; `spans` are the least and the greatest distance between the two columns."""
+    hrls, lrls = sides
+    inside = scale.up_to == SCALES[0].up_to and max(map(len, hrls + lrls)) <= 4
+    left, right = (_beside(side, scale, inside, name_width) for side in sides)
+    rows = scale.pitch * max(len(hrls), len(lrls))
+    span = min(max(spans[0], 0.55 * rows), spans[1])
+    content = left + span + right + readiness
+    width = max(content + 2 * (40 if name_width == float("inf") else 8), least_width)
+    hrl_x = (width - content) / 2 + left
+    return Layout(
+        hrls=_column(hrls, hrl_x, head, rows),
+        lrls=_column(lrls, hrl_x + span, head, rows),
+        scale=scale,
+        width=width,
+        top=head,
+        bottom=head + rows,
+        names_inside=inside,
+        readiness_x=hrl_x + span + right,
+    )
+
+
+def _beside(names: tuple[str, ...], scale: Scale, inside: bool, most: float) -> float:
+    """From the centre of a node to the far end of the names beside it."""
+    name = 0.0 if inside else min(max(text_width(name, scale.font) for name in names), most)
+    return scale.radius + 10 + name
+
+
+def _column(names: tuple[str, ...], x: float, top: float, rows: float) -> dict[str, Point]:
+    return {name: (x, top + rows * (i + 0.5) / len(names)) for i, name in enumerate(names)}

@@ -1,0 +1,203 @@
+"""Beam search over an exported model, by CTranslate2: symbols in, symbols out."""
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ctranslate2  # type: ignore[import-untyped]
+import numpy as np
+from numpy.typing import NDArray
+
+from cclm.errors import DataError
+from cclm.formats.base import parse_json
+from cclm.memory import keep_freed_memory
+
+ADVICE = "delete its folder: the model is exported again"
+END = "</s>"
+POSITIONS = 1024
+"""Rows of the exported position table: the longest source, its </s> included, and the longest target."""
+SHORT = 128
+"""A source of at most this length gets a target of at most twice this length, so that an endless search stops early."""
+Sample = tuple[Sequence[str], Sequence[str]]
+"""A source ([tag] pieces) and a target (<s> or tag, then pieces), both without </s>."""
+
+
+class ExportError(ValueError):
+    """Weights that do not make a model, or an export that computes other numbers than the trained model."""
+
+
+class Translator:
+    """An exported CTranslate2 model. `threads` batches are translated in parallel; the output does not depend on it.
+
+    `batch_tokens` limits the source tokens per batch, padding included. `compute` is CTranslate2's compute type:
+    "float32" computes with quantised weights in full precision (int8 products overflow on processors without VNNI).
+    """
+
+    def __init__(self, folder: Path, threads: int = 1, *, batch_tokens: int = 768, compute: str = "default") -> None:
+        if threads < 1 or batch_tokens < 1:
+            raise ValueError(f"threads and batch_tokens must be at least 1; got {threads} and {batch_tokens}")
+        self.folder = folder
+        self._threads, self._batch_tokens = threads, batch_tokens
+        self.source_symbols, self.target_symbols = _symbols(folder, "source"), _symbols(folder, "target")
+        self._source, self._target = frozenset(self.source_symbols), frozenset(self.target_symbols)
+        keep_freed_memory()
+        try:
+            self._model = ctranslate2.Translator(
+                str(folder), device="cpu", compute_type=compute, inter_threads=threads, intra_threads=1
+            )
+        except (RuntimeError, ValueError, MemoryError) as error:
+            raise DataError(f"{folder}: not a CTranslate2 model ({error}); {ADVICE}") from None
+
+    def translate_ids(
+        self,
+        sources: list[list[str]],
+        prefix: str,
+        beam: int,
+        length_penalty: float,
+        max_length: int | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> list[list[str]]:
+        """The best target of each source, in their order, without `prefix` and </s>; an empty source has an empty one.
+
+        A source is `[tag] pieces`, without </s>; `prefix`, <s> or a language tag, is the first symbol of every target.
+        `max_length` is by default twice SHORT, and for sources longer than SHORT as much as the model allows.
+        `progress` is called after every batch with its number of sentences. A source that is longer than the position
+        table is truncated.
+        """
+        return next(self.translate_chunks([sources], prefix, beam, length_penalty, max_length, progress=progress))
+
+    def translate_chunks(
+        self,
+        chunks: Iterable[list[list[str]]],
+        prefix: str,
+        beam: int,
+        length_penalty: float,
+        max_length: int | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> Iterator[list[list[str]]]:
+        """The same for a stream of chunks: while one chunk is translated, the next one is read."""
+        options = {
+            "beam_size": beam,
+            "length_penalty": length_penalty,
+            # With the default of 1, </s> is forbidden as the first symbol: the probabilities would not be the model's.
+            "min_decoding_length": 0,
+            "max_input_length": 0,
+            "disable_unk": True,
+        }
+        advance = progress or (lambda sentences: None)
+        pending: deque[_PendingBatch] = deque()
+        for batch in self._submit(chunks, prefix, max_length, options, advance):
+            pending.append(batch)
+            # Twice as many batches as threads keep CTranslate2 busy; more would only hold memory.
+            if len(pending) > 2 * self._threads:
+                yield from pending.popleft().finish(advance)
+        for batch in pending:
+            yield from batch.finish(advance)
+
+    def score(self, samples: Sequence[Sample]) -> list[NDArray[np.float64]]:
+        """The natural log-probabilities of each target's tokens after the first, and of </s>."""
+        sources, targets = [list(source) for source, _ in samples], [list(target) for _, target in samples]
+        self._check(sources, (symbol for target in targets for symbol in target))
+        longest = max((len(side) for side in (*sources, *targets)), default=0)
+        if longest >= POSITIONS:
+            raise ValueError(f"a sample of {longest} tokens cannot be scored: the model has {POSITIONS} positions")
+        results = self._model.score_batch(sources, targets, max_input_length=0, max_batch_size=32)
+        return [np.array(result.log_probs, dtype=np.float64) for result in results]
+
+    def _submit(
+        self,
+        chunks: Iterable[list[list[str]]],
+        prefix: str,
+        max_length: int | None,
+        options: dict[str, Any],  # keyword arguments of CTranslate2
+        advance: Callable[[int], object],
+    ) -> Iterator["_PendingBatch"]:
+        """Submits batch after batch to CTranslate2; a batch without members marks the end of a chunk."""
+        for chunk in chunks:
+            self._check(chunk, [prefix], options["beam_size"], 1 if max_length is None else max_length)
+            targets: list[list[str]] = [[] for _ in chunk]
+            sources = _truncated(chunk)
+            advance(sum(not source for source in sources))
+            for members in _batches([len(source) for source in sources], self._batch_tokens):
+                longest = 2 * SHORT if len(sources[members[0]]) <= SHORT else POSITIONS - 1
+                results = self._model.translate_batch(
+                    [sources[i] for i in members],
+                    [[prefix]] * len(members),
+                    asynchronous=True,
+                    max_decoding_length=longest if max_length is None else max_length,
+                    **options,
+                )
+                yield _PendingBatch(targets, members, results)
+            yield _PendingBatch(targets, [], [])
+
+    def _check(self, sources: list[list[str]], targets: Iterable[str], beam: int = 1, max_length: int = 1) -> None:
+        if beam < 1:
+            raise ValueError(f"beam must be at least 1; got {beam}")
+        if not 1 <= max_length < POSITIONS:
+            raise ValueError(
+                f"max_length must be at least 1 and below the model's {POSITIONS} positions; got {max_length}"
+            )
+        if unknown := sorted({*targets} - self._target):
+            raise ValueError(f"the model has no target symbol {unknown[0]!r}")
+        for i, source in enumerate(sources):
+            if unknown := [symbol for symbol in source if symbol not in self._source]:
+                raise ValueError(f"source {i}: the model has no source symbol {unknown[0]!r}")
+            if END in source:
+                raise ValueError(f"source {i} contains {END}, which the model adds itself")
+
+
+@dataclass(frozen=True)
+class _PendingBatch:
+    """A submitted batch: the targets of its whole chunk, and which of them this batch fills in."""
+
+    targets: list[list[str]]
+    members: list[int]
+    results: list[Any]  # CTranslate2's asynchronous results
+
+    def finish(self, advance: Callable[[int], object]) -> Iterator[list[list[str]]]:
+        """Waits for the batch; the end of a chunk yields all targets of the chunk."""
+        if not self.members:
+            yield self.targets
+            return
+        for i, result in zip(self.members, self.results, strict=True):
+            self.targets[i] = result.result().hypotheses[0]
+        advance(len(self.members))
+
+
+def _truncated(sources: list[list[str]]) -> list[list[str]]:
+    most = POSITIONS - 1  # and </s>
+    longer = sum(len(source) > most for source in sources)
+    if longer:
+        warnings.warn(f"sources of over {most} tokens are translated without their end: {longer}", stacklevel=3)
+    return [source[:most] for source in sources]
+
+
+def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """The indices of the non-empty sources in batches, the longest first, so that the last batches are short.
+
+    Sources up to SHORT are never batched with longer ones: the limit of a search depends on its own source alone.
+    """
+    members: list[int] = []
+    for i in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i]):
+        longest = lengths[members[0]] if members else 0
+        if members and ((len(members) + 1) * (longest + 1) > budget or lengths[i] <= SHORT < longest):
+            yield members
+            members = []
+        members.append(i)
+    if members:
+        yield members
+
+
+def _symbols(folder: Path, side: str) -> tuple[str, ...]:
+    for name in (f"{side}_vocabulary.json", "shared_vocabulary.json"):
+        if (folder / name).is_file():
+            symbols = parse_json((folder / name).read_bytes(), str(folder / name), ADVICE)
+            if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+                raise DataError(f"{folder / name}: not a list of symbols; {ADVICE}")
+            return tuple(symbols)
+    raise ValueError(f"{folder}: no exported model is there")

@@ -1,0 +1,183 @@
+"""What version 0.1.0 has left on disk opens, goes on and is reported; fixtures/make_version_0_1_0.py made it."""
+
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from arithmetic import arithmetic
+
+pytestmark = pytest.mark.slow
+FIXTURE = Path(__file__).parent / "fixtures" / "version-0.1.0"
+RUN, STUDY, SWEEP = "tiny/runs/tiny", "tiny/studies/two-arms", "tiny/sweeps/grid"
+INTERRUPTED = ["train", "recipe.yaml", "name=interrupted"]
+SWEPT = ["sweep", "recipe.yaml", "name=grid", "training.max_steps=60", "--threshold", "0.95", "--threshold", "9"]
+TRAINED = ("prepared/**/*", "runs/**/checkpoints/**/*", "runs/**/log.jsonl", "runs/**/timing.jsonl")
+"""Whoever prepares or trains writes to one of these, in the work folder."""
+TRANSLATED = ("runs/*/translations/*", "runs/*/scores.json", "runs/*/ctranslate2/**/*")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of what version 0.1.0 has left, elsewhere: all paths in it are relative."""
+    return shutil.copytree(FIXTURE, tmp_path / "copied")
+
+
+def cclm(folder: Path, *arguments: str, status: int = 0) -> "subprocess.CompletedProcess[str]":
+    """A command in this folder, which must end with this status."""
+    command = [sys.executable, "-m", "cclm", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def files(folder: Path, *patterns: str) -> dict[str, tuple[int, bytes]]:
+    """When each file of the work folder was last written, and what is in it."""
+    paths = sorted(path for pattern in patterns for path in (folder / "tiny").glob(pattern) if path.is_file())
+    assert paths
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def differences(before: Any, now: Any, tolerance: float = 0.0, place: str = "") -> list[str]:
+    """Where two JSON values differ; a later version may have added keys."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        missing = [f"{place}.{key} is missing" for key in before.keys() - now.keys()]
+        shared = [key for key in before if key in now]
+        return missing + [d for key in shared for d in differences(before[key], now[key], tolerance, f"{place}.{key}")]
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        pairs = enumerate(zip(before, now, strict=True))
+        return [d for i, pair in pairs for d in differences(*pair, tolerance, f"{place}[{i}]")]
+    numbers = isinstance(before, float) and isinstance(now, float)
+    same = math.isclose(before, now, rel_tol=tolerance, abs_tol=tolerance) if numbers else before == now
+    return [] if same else [f"{place}: {before!r} -> {now!r}"]
+
+
+def test_every_run_is_listed_with_its_state(folder: Path) -> None:
+    listed = json.loads(cclm(folder, "runs", "tiny", "--json").stdout)
+    short = [f"{name}.{seed}" for name in ("ccl-m", "uniform") for seed in (1, 2)]
+    short += [f"grid-{aggregate}-{threshold}" for aggregate in ("avg", "max") for threshold in ("0.95", "9")]
+    expected = {f"runs/{name}": ("finished", 60) for name in (*short, "bitext/aze", "bitext/tur")}
+    expected |= {"runs/tiny": ("finished", 120), "runs/interrupted": ("interrupted", 85)}
+    assert {row["run"]: (row["state"], row["step"]) for row in listed if "step" in row} == expected
+    bleu = {row["run"]: row["bleu"] for row in listed if row["bleu"]}
+    assert bleu["runs/tiny"] == read(FIXTURE / RUN / "scores.json")["means"]
+
+
+def test_the_scores_of_the_finished_run_are_the_same(folder: Path) -> None:
+    trained = files(folder, *TRAINED)
+    scores = json.loads(cclm(folder, "score", RUN, "--json").stdout)
+    assert differences(read(FIXTURE / RUN / "scores.json"), scores) == []
+    assert differences(scores, read(folder / RUN / "scores.json")) == []
+    assert files(folder, *TRAINED) == trained
+
+
+def test_the_best_checkpoint_translates_as_it_did(folder: Path) -> None:
+    for name in ("translations", "ctranslate2"):
+        shutil.rmtree(folder / RUN / name)
+    trained = files(folder, *TRAINED)
+    cclm(folder, "translate", RUN)
+    for before in (FIXTURE / RUN / "translations").glob("test.*.txt"):
+        assert (folder / RUN / "translations" / before.name).read_text() == before.read_text()
+    assert files(folder, *TRAINED) == trained
+
+
+def test_the_exported_model_is_used_as_it_is(folder: Path) -> None:
+    there = FIXTURE / RUN / "translations"
+    shutil.copy(there / "test.aze-eng.source.txt", folder / "aze.txt")
+    exported = files(folder, "runs/tiny/ctranslate2/**/*")
+    cclm(folder, "translate", RUN, "--source", "aze", "--input", "aze.txt", "--output", "eng.txt")
+    assert (folder / "eng.txt").read_text() == (there / "test.aze-eng.txt").read_text()
+    assert files(folder, "runs/tiny/ctranslate2/**/*") == exported
+
+
+def test_the_run_is_reported_with_its_scores(folder: Path) -> None:
+    (folder / RUN / "report.html").unlink()
+    cclm(folder, "report", RUN)
+    shown = [float(number) for number in numbers(folder / RUN / "report.html")]
+    for row in read(FIXTURE / RUN / "scores.json")["languages"].values():
+        for score in (row["bleu"], row["bleu_low"], row["bleu_high"], row["chrf"]):
+            assert any(math.isclose(abs(score), number, rel_tol=1e-4) for number in shown), score
+
+
+@pytest.mark.parametrize("place", [STUDY, SWEEP])
+def test_a_study_and_a_sweep_are_reported_with_their_numbers(folder: Path, place: str) -> None:
+    before = numbers(FIXTURE / place / "report.md")
+    for page in (folder / place).glob("report.*"):
+        page.unlink()
+    cclm(folder, "report", place)
+    assert before - numbers(folder / place / "report.md") == set()
+    assert (folder / place / "report.html").stat().st_size > 10_000
+
+
+def numbers(page: Path) -> set[str]:
+    """The numbers with decimals on a page, which are its results."""
+    found = set(re.findall(r"\d+\.\d+", page.read_text(encoding="utf-8")))
+    assert len(found) >= 5
+    return found
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that was interrupted, after the same command once more."""
+    copied = shutil.copytree(FIXTURE, tmp_path_factory.mktemp("resumed") / "copied")
+    cclm(copied, *INTERRUPTED)
+    return copied / "tiny" / "runs" / "interrupted"
+
+
+def test_the_interrupted_run_goes_on_from_its_last_step(resumed: Path) -> None:
+    """From the start it would come to the same end: only the clock tells."""
+    before = (FIXTURE / "tiny" / "runs" / "interrupted" / "timing.jsonl").read_text()
+    now = (resumed / "timing.jsonl").read_text()
+    steps = [json.loads(line)["step"] for line in now.removeprefix(before).splitlines()]
+    assert now.startswith(before)
+    assert min(step for step in steps if step) == 90
+
+
+def test_the_interrupted_run_ends_as_version_0_1_0_ended_it(resumed: Path) -> None:
+    """The same bytes on a machine that computes like that one; elsewhere the last bits of the numbers may differ.
+
+    A run that is trained here without interruption would be no measure elsewhere: most of this one is from there.
+    """
+    expected = read(FIXTURE / "expected.json")
+    log = [json.loads(line) for line in (resumed / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    recorded = [{name: fact for name, fact in event.items() if name != "reason"} for event in expected["log"]]
+    assert differences(recorded, log, tolerance=1e-4) == []  # a reason is a sentence with rounded numbers
+    if arithmetic() == expected["arithmetic"]:
+        checkpoint = resumed / "checkpoints" / expected["checkpoint"]
+        paths = {name: (resumed if name == "log.jsonl" else checkpoint) / name for name in expected["sha256"]}
+        assert {name: hashlib.sha256(p.read_bytes()).hexdigest() for name, p in paths.items()} == expected["sha256"]
+
+
+def test_the_interrupted_run_refuses_other_settings(folder: Path) -> None:
+    before = files(folder, *TRAINED)
+    said = cclm(folder, *INTERRUPTED, "training.learning_rate=0.02", status=1).stderr
+    assert "learning_rate: 0.03 -> 0.02" in said
+    assert files(folder, *TRAINED) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [
+        (["run", "recipe.yaml"], f"{RUN}/scores.json"),
+        (["study", "study.yaml"], f"{STUDY}/results.json"),
+        (SWEPT, f"{SWEEP}/sweep.json"),
+    ],
+    ids=["run", "study", "sweep"],
+)
+def test_what_is_done_is_not_done_again(folder: Path, command: list[str], result: str) -> None:
+    done = files(folder, *TRAINED, *TRANSLATED)
+    cclm(folder, *command)
+    assert files(folder, *TRAINED, *TRANSLATED) == done
+    assert differences(read(FIXTURE / result), read(folder / result)) == []

@@ -19,7 +19,7 @@ from cclm.data.prepare import Plan, prepare
 from cclm.errors import TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.cost import parameters
-from cclm.experiments.pipeline import STAGES, graph_of, write_graph
+from cclm.experiments.pipeline import STAGES, Pipeline
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import run_report
@@ -106,7 +106,7 @@ def test_of_a_run_that_is_there_the_rest_is_told(folder: Path, capsys: pytest.Ca
     changes = [f"benchmark.file={table}"]
     settings = recipe(folder, *changes)
     run = trained_run(folder, *changes)
-    write_graph(settings, graph_of(settings, prepared_of(folder)))
+    Pipeline(settings).walk(("prepare", "graph"))
     assert to_do(facts(settings, capsys)) == ["translate", "score", "report"]
     Evaluation(run).score()
     run_report(run)

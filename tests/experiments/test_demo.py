@@ -72,7 +72,7 @@ def test_the_demo_ends_with_scores_translations_and_the_page(tmp_path: Path) -> 
 
 
 def test_admissions_and_ends_are_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    job = Job("mine", Path("recipe.json"), Path("mine"))
+    job = Job("mine", Path("recipe.json"), Path("mine"), Path("prepared"))
     with Display(100) as display:
         display(job, Train(step=50, loss=3.0))
         display(job, Admitted(step=60, language="aze", reason="tur is ready"))

@@ -74,8 +74,9 @@ class StudyRun:
         table = Path((read_settings(folder / CONFIG).get("benchmark") or {}).get("file") or "")
         if table.parent.parent.name != "studies" or table.parent.name == self.study.name:
             return False
-        pipeline = self.pipeline_of(arm)
-        return bool(changes(folder, made_from(self.study.recipe_of(arm, seed), pipeline.data, pipeline.losses)))
+        pipeline, steps = self.pipeline_of(arm), steps_to_come(self.study, arm)
+        settings = self.study.recipe_of(arm, seed, **steps)
+        return bool(changes(folder, made_from(settings, pipeline.data, pipeline.losses)))
 
 
 def study_folder(study: Study, recipe: Recipe) -> Path:
@@ -118,7 +119,7 @@ def _own_data(study: Study, recipe: Recipe, at_once: int | None) -> dict[str, Pi
     """Prepares the data of every arm that changes its settings, and measures L* on it: nothing else would be fair."""
     found: dict[str, Pipeline] = {}
     for arm in study.arms:
-        own = recipe if arm == BITEXT else study.recipe_of(arm, recipe.seed)
+        own = recipe if arm == BITEXT else study.recipe_of(arm, recipe.seed, **steps_to_come(study, arm))
         if (own.data, own.vocabulary) == (recipe.data, recipe.vocabulary):
             continue
         same = recipe.model_copy(update={"data": own.data, "vocabulary": own.vocabulary})

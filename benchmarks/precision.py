@@ -5,8 +5,7 @@
 
 `cclm` uses such tables for `training.precision: auto` (cclm/training/device.py). Times are processor time per thread,
 which other work on the machine changes little. Both precisions take turns, and the median of each counts. Every batch
-has another shape, as in a training: bf16 products are compiled for every new shape, so that narrow models may be slower
-in bf16 although each product is faster.
+has another shape, as in a training.
 """
 
 import argparse

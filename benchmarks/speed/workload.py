@@ -6,12 +6,10 @@ languages, four large and four small. Nothing here needs more than NumPy: the pe
 
 # L layers, D width, F feed-forward, S and T tokens of a source and a target, V symbols
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,20 +147,21 @@ def _write_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
 
 
 def _write_manifest(folder: Path, sizes: dict[str, dict[str, int]], vocabularies: Vocabularies) -> None:
-    files: dict[str, Any] = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != "manifest.json":
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest}
-    manifest = {
-        "version": 1,
-        "fingerprint": hashlib.sha256(json.dumps(files).encode()).hexdigest(),
-        "settings": {"vocabulary": {"joint": vocabularies.joint}},
-        "sizes": sizes,
-        "files": files,
-    }
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    from cclm.formats.base import FileFacts  # here: the environments of the peers have no cclm
+    from cclm.formats.prepared import MadeFrom, Manifest, Settings
+
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json")
+    files = {path.relative_to(folder).as_posix(): FileFacts.of(path) for path in paths}
+    settings = Settings(data={}, vocabulary={"joint": vocabularies.joint})
+    made_from = MadeFrom(settings=settings, inputs={}, path=None, cclm=None, sentencepiece="")
+    manifest = Manifest(
+        fingerprint=Manifest.fingerprint_of(made_from, files),
+        settings=settings,
+        sizes=sizes,
+        made_from=made_from,
+        files=files,
+    )
+    manifest.write(folder / "manifest.json")
 
 
 def vocabularies_of(size: Size) -> Vocabularies:

@@ -69,14 +69,15 @@ class StudyRun:
 
     def _is_of_another_study(self, folder: Path, arm: str, seed: int) -> bool:
         """Whether another study has an arm of this name with other settings: its run stays as it is."""
-        if not (folder / CONFIG).exists():
+        if (
+            not (folder / CONFIG).exists() or arm in self.study.after
+        ):  # the settings of one that waits are not known yet
             return False
         table = Path((read_settings(folder / CONFIG).get("benchmark") or {}).get("file") or "")
         if table.parent.parent.name != "studies" or table.parent.name == self.study.name:
             return False
-        pipeline, steps = self.pipeline_of(arm), steps_to_come(self.study, arm)
-        settings = self.study.recipe_of(arm, seed, **steps)
-        return bool(changes(folder, made_from(settings, pipeline.data, pipeline.losses)))
+        pipeline = self.pipeline_of(arm)
+        return bool(changes(folder, made_from(self.study.recipe_of(arm, seed), pipeline.data, pipeline.losses)))
 
 
 def study_folder(study: Study, recipe: Recipe) -> Path:

@@ -23,8 +23,8 @@ WIDE = 256
 
 benchmarks/precision.py, avx512_bf16, one thread, 500 tokens per batch: fp32 takes 1.1 times as long as bf16 at width
 96, 1.3 at 128, 1.5 at 256. In whole trainings of narrow models bf16 is slower all the same: 60 steps of the phrasebook
-at width 96 took 8.0 s of processor time in bf16 and 6.2 s in fp32. Hence a width with a clear gain. Two threads and whole
-trainings at this width have not been measured.
+at width 96 took 8.0 s of processor time in bf16 and 6.2 s in fp32. Hence a width with a clear gain. Two threads, and
+whole trainings at this width, have not been measured.
 """
 
 

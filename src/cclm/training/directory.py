@@ -42,8 +42,8 @@ def work_of(run: Path) -> Path:
     """
     up = 2 if is_bitext(run.resolve().parent) else 1
     given, resolved = Path(os.path.abspath(run)).parents[up], run.resolve().parents[up]
-    if resolved.parent.name == "cache":  # bitext models: WORK/cache/benchmark/KEY
-        resolved = resolved.parents[1]
+    if resolved.name == "cache":  # of bitext models, which are in WORK/cache/benchmark/KEY
+        return resolved.parent
     return given if (given / "prepared").is_dir() else resolved
 
 

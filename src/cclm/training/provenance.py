@@ -114,7 +114,7 @@ def refuse_changes(folder: Path, now: MadeFrom, *, force: bool = False) -> list[
     changed = changes(folder, now)
     refused = [change for change in changed if not force or not _can_be_forced(change)]
     if refused:
-        forcible = "" if force or not all(map(_can_be_forced, changed)) else ", or add --force"
+        forcible = "" if force or not all(map(_can_be_forced, changed)) else ", or resume with `cclm train --force`"
         what = "cannot be forced: the checkpoints do not fit" if force else "was begun with other settings"
         raise TrainingError(
             f"{folder} {what}; resume it with the same{forcible}, or give the run another name\n  "

@@ -180,14 +180,16 @@ def test_a_trial_that_fails_is_marked_and_the_others_go_on(folder: Path, done: d
     """A run of other settings stands in the place of a trial, on which another one waits."""
     name = "failing"
     shutil.rmtree(runs(folder) / "placebo.2")
-    path = runs(folder) / "ccl-m.2" / "made_from.json"
-    before = path.read_text()
+    path, config = (runs(folder) / "ccl-m.2" / file for file in ("made_from.json", "config.yaml"))
+    before, settings = path.read_text(), config.read_text()
     path.write_text(before.replace('"learning_rate": 0.01', '"learning_rate": 0.02'))
+    config.write_text(settings.replace("studies/mini/", f"studies/{name}/"))  # as if this study had begun it
     try:
         with pytest.raises(TrainingError, match=r"2 of 10 trials failed; the same command tries them again"):
             run_study(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
     finally:
         path.write_text(before)
+        config.write_text(settings)
     content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
     failed = {
         f"{trial['arm']}.{trial['seed']}": trial["why"] for trial in content["trials"] if trial["state"] == "failed"

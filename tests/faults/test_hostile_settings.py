@@ -64,7 +64,6 @@ def test_a_malformed_variable_of_torchrun_is_named_or_counts_as_not_set(fresh: P
         assert_done(ended)
 
 
-@pytest.mark.xfail(strict=True, reason="read as markup: traceback, or the name is not printed")
 @pytest.mark.parametrize("name", ["a[/]b", "[red]"])
 def test_square_brackets_in_a_path_are_printed_as_they_are(fresh: Path, name: str) -> None:
     """A work folder may have any name that the file system takes, and it is printed literally."""

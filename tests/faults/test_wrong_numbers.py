@@ -73,7 +73,6 @@ def test_an_export_uses_the_data_of_its_run(project: Path, run: Path) -> None:
     assert_same_or_refused(ended, before.stdout, ended.stdout, RUN, "prepare")
 
 
-@pytest.mark.xfail(strict=True, reason="the prepared data is replaced before the refusal")
 @pytest.mark.slow
 def test_a_refused_run_leaves_the_prepared_data_alone(project: Path, run: Path) -> None:
     """`cclm run` over changed text refuses to continue the run, and the data of that run is still there afterwards."""
@@ -90,7 +89,6 @@ def test_a_refused_run_leaves_the_prepared_data_alone(project: Path, run: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="the second model is trained on the other data")
 def test_preparing_other_data_while_reference_losses_are_trained_does_not_change_them(fresh: Path) -> None:
     """Either command may refuse; if `benchmark` succeeds, it is with the losses of an undisturbed one."""
     (fresh / "other").mkdir()
@@ -148,7 +146,6 @@ def study_of_data_settings(untrained: Path, tmp_path_factory: pytest.TempPathFac
     return folder, cclm("study", "arms.yaml", folder=folder)
 
 
-@pytest.mark.xfail(strict=True, reason="the arms are equal to the byte")
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["vocabulary.pieces", "data.max_tokens", "data.duplicates"])
 def test_a_study_arm_that_changes_the_data_gets_its_own_data(

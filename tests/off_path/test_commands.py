@@ -113,7 +113,6 @@ def test_bitext_models_worse_than_a_unigram_are_warned_of(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="steps and tokens are told, and no time")
 def test_a_dry_run_tells_the_time(folder: Path) -> None:
     """Estimated seconds for each stage that trains, and for all of them."""
     facts = json.loads(done(folder, "train", "recipe.yaml", "--dry-run", "--json").stdout)
@@ -210,7 +209,6 @@ def test_completion_for_a_shell_is_printed(tmp_path: Path, shell: str) -> None:
     assert "_CCLM_COMPLETE" in told.stdout
 
 
-@pytest.mark.xfail(strict=True, reason="they are not among the public names of the package")
 @pytest.mark.parametrize("name", ["BatchSampler", "IndexSampler"])
 def test_the_samplers_are_public(name: str) -> None:
     """Importable from the package itself, without torch."""
@@ -221,7 +219,6 @@ def test_the_samplers_are_public(name: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="transformers' Trainer needs accelerate, which the extra does not bring")
 def test_the_extra_for_hugging_face_brings_accelerate() -> None:
     """As the package says what it depends on."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

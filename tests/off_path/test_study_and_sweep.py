@@ -91,7 +91,6 @@ def test_two_models_without_a_point_of_bleu_exclude_no_gain(studied: tuple[Path,
     assert "can be excluded" not in report
 
 
-@pytest.mark.xfail(strict=True, reason="the lower bound is the mean of the resamples less half a width")
 def test_bounds_of_a_score_are_not_negative(finished: Path) -> None:
     """One sentence of twenty is translated, by a hand: BLEU lies between bounds of which neither is below 0."""
     run = finished / "work" / "runs" / "ccl-m.1"
@@ -102,7 +101,6 @@ def test_bounds_of_a_score_are_not_negative(finished: Path) -> None:
     assert 0 <= score["bleu_low"] < score["bleu"] < score["bleu_high"]
 
 
-@pytest.mark.xfail(strict=True, reason="it prints the path of the page alone")
 def test_a_study_prints_its_result(studied: tuple[Path, str]) -> None:
     """The arms with their scores and what the primary comparison came to; the page comes last."""
     told = studied[1]
@@ -119,7 +117,6 @@ def test_a_failed_trial_is_told_whole(finished: Path) -> None:
     assert "was begun with other settings" in result.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="the trial is refused: the run of that name is the other study's")
 def test_two_studies_may_have_an_arm_of_the_same_name(finished: Path) -> None:
     """Their trials are runs of their own: both studies are done, and the first is as it was."""
     before = contents(finished / "work" / "studies" / "mini")
@@ -136,7 +133,6 @@ def test_a_finished_study_done_again_changes_nothing(finished: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["study", "mini.yaml"], ["sweep", "recipe.yaml"]], ids=["study", "sweep"])
-@pytest.mark.xfail(strict=True, reason="there is no such option")
 def test_a_study_and_a_sweep_have_a_dry_run(folder: Path, command: list[str]) -> None:
     """How many trainings, steps and tokens it would take; nothing is made."""
     before = contents(folder)
@@ -145,7 +141,6 @@ def test_a_study_and_a_sweep_have_a_dry_run(folder: Path, command: list[str]) ->
     assert contents(folder) == before
 
 
-@pytest.mark.xfail(strict=True, reason="bitext models are trained, and nothing asks for them")
 def test_a_static_method_trains_no_bitext_models(folder: Path) -> None:
     """Nothing needs L* there: the run is done without it, and its page has no competence."""
     done(folder, "run", "recipe.yaml", "training.max_steps=5", *STATIC)

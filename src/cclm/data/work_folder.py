@@ -111,6 +111,7 @@ class WorkFolder:
         try:
             yield
         finally:
+            path.unlink(missing_ok=True)  # whoever waits notices that its lock is of a file that is gone
             lock.release()
 
     def prepared_of(self, fingerprint: str) -> Prepared | None:

@@ -93,7 +93,7 @@ def test_the_bitext_models_are_scored_as_one_system(tmp_path: Path) -> None:
     (bitext / "glg" / "checkpoints" / "best").unlink()
     missing = cclm("translate", str(bitext))
     assert missing.returncode == 2
-    assert "bitext/glg: no checkpoint yet; train it first" in missing.stderr
+    assert "bitext/glg: no best checkpoint yet" in missing.stderr
 
 
 @pytest.mark.slow
@@ -155,6 +155,6 @@ def test_scores_follow_a_run_that_went_on_and_leave_out_who_has_no_test_set(tmp_
     assert refused.returncode == 1
     assert "recipe.model.width: 32 -> 64" in refused.stderr
     (run / "checkpoints" / "best").unlink()
-    assert "no checkpoint yet; train it first" in cclm("score", str(run)).stderr
+    assert "no best checkpoint yet" in cclm("score", str(run)).stderr
     (run / "config.yaml").write_text("{")
     assert "config.yaml: damaged" in cclm("score", str(run)).stderr

@@ -45,7 +45,7 @@ def test_a_value_without_meaning_is_refused_with_its_key(fresh: Path, change: st
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
-    [fails("inf", reason="traceback: ValueError"), fails("nan", reason="trained, and failed"), "-inf"],
+    ["inf", "nan", "-inf"],
 )
 def test_a_sweep_refuses_a_threshold_that_is_no_number(fresh: Path, value: str) -> None:
     """`--threshold` takes finite numbers only."""

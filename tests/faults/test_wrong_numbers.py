@@ -1,6 +1,7 @@
 """Data, exports or logs that no longer belong to a run: the same numbers as before come out, or a refusal."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -157,10 +158,11 @@ def test_a_study_arm_that_changes_the_data_gets_its_own_data(
         assert_refused(ended, key)
         return
     assert_done(ended)
-    weights = [
-        folder / "work/runs" / f"{arm}.1" / "checkpoints/step-00000004/model.safetensors" for arm in ("base", key)
-    ]
-    assert weights[0].read_bytes() != weights[1].read_bytes()
+    runs = [folder / "work/runs" / f"{arm}.1" for arm in ("base", key)]
+    assert all((run / "scores.json").is_file() for run in runs)
+    first, other = ((run / "config.yaml").read_text().splitlines()[0] for run in runs)
+    assert re.fullmatch(r"# cache: prepared [0-9a-f]{16} .*", first)
+    assert first.split()[3] != other.split()[3]  # the key of the prepared data
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Commands that take a recipe: doctor, prepare, graph, benchmark, train, run, sweep; and study."""
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -189,6 +190,9 @@ def sweep(
     from cclm.experiments.sweep import sweep as train_all
     from cclm.recipe import load_recipe
 
+    for threshold in thresholds:
+        if not math.isfinite(threshold):
+            raise click.UsageError(f"--threshold {threshold}: give a finite number")
     grid = (thresholds or THRESHOLDS, aggregates or AGGREGATES)
     if dry_run:
         from cclm.cli.dry_run import print_sweep_plan

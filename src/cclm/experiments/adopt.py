@@ -48,6 +48,9 @@ def adopt_benchmark(work: WorkFolder, recipe: Recipe, prepared: Prepared) -> Non
 
 
 def _move(path: Path, target: Path) -> None:
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(target)
+    """Moves a file or folder into the cache; aside where that has it already, as after a copy that followed links."""
+    number = 1
+    while target.exists():
+        target, number = path.with_name(f"{path.name}-copy-{number}"), number + 1
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(target)

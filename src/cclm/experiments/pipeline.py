@@ -290,7 +290,8 @@ class Pipeline:
 
     def train(self, ranks: "Ranks | None" = None) -> None:
         """The training itself, when all that comes before it is there."""
-        from cclm.training.ranks import ALONE  # torch: only where there is something to train
+        from cclm.training.device import device_of  # torch: only where there is something to train
+        from cclm.training.ranks import ALONE
         from cclm.training.session import Options, train
 
         bleu = None
@@ -301,6 +302,7 @@ class Pipeline:
         options = Options(
             ranks=ranks or ALONE, bleu=bleu, tensorboard=self.tensorboard, strict=self.strict, force=self.force
         )
+        device_of(self.recipe.training.device)  # refused before anything is written
         if options.ranks.first:
             describe(self.recipe, self.data, self.graph, self.losses, self.folder)
         train(self.recipe, self.data, self.graph, self.losses, self.folder, options)

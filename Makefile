@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 MAKEFLAGS += --jobs=2
 
-.PHONY: help demo system test core quick check format clean
+.PHONY: help demo system test core quick check soak kills fuzz format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make test     every test, slow ones too; what CI runs"
 	@echo "make quick    the fast tests, for the minutes between"
 	@echo "make check    make test, and ruff (format, lint) and mypy strict"
+	@echo "make soak     1,000 random kills, and 30 minutes of damaged files; more than an hour"
 	@echo "make format   let ruff format and mend the code"
 	@echo "make clean    remove the virtual environments and caches"
 
@@ -69,6 +70,15 @@ check: test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Both at once, as they are independent; `make soak SOAK_SEED=7` repeats a soak.
+soak: kills fuzz
+
+kills: $(VENV)/dev.stamp
+	$(BIN)/python tests/soak/kills.py --kills 1000 $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+fuzz: $(VENV)/dev.stamp
+	$(BIN)/python tests/soak/fuzz.py --minutes 30 $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .

@@ -41,10 +41,15 @@ def work_of(run: Path) -> Path:
     a folder in another one's work folder.
     """
     up = 2 if is_bitext(run.resolve().parent) else 1
-    given, resolved = Path(os.path.abspath(run)).parents[up], run.resolve().parents[up]
-    if resolved.name == "cache":  # of bitext models, which are in WORK/cache/benchmark/KEY
-        return resolved.parent
+    given, resolved = _work_above(Path(os.path.abspath(run)), up), _work_above(run.resolve(), up)
     return given if (given / "prepared").is_dir() else resolved
+
+
+def _work_above(run: Path, up: int) -> Path:
+    """WORK of WORK/runs/NAME, and of bitext models in WORK/cache/benchmark/KEY."""
+    folder = run.parents[up]
+    in_cache = (folder.name, run.parents[up - 1].name) == ("cache", "benchmark")
+    return folder.parent if in_cache else folder
 
 
 def data_of(run: Path, recipe: Recipe) -> Prepared:

@@ -420,7 +420,7 @@ def test_an_interrupted_prepare_leaves_nothing_half_done(tmp_path: Path, number:
     )
     command = [sys.executable, "-m", "cclm", "prepare", str(recipe)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
-        while not list((tmp_path / "work").glob(".prepared.cclm-*/models")) and process.poll() is None:
+        while not list((tmp_path / "work").glob("cache/prepared/.*.tmp/models")) and process.poll() is None:
             time.sleep(0.05)
         os.kill(process.pid, number)
         try:
@@ -434,7 +434,8 @@ def test_an_interrupted_prepare_leaves_nothing_half_done(tmp_path: Path, number:
     assert not (tmp_path / "work" / "prepared").exists()
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["sizes"]["aze"]["train"] == 4000
-    assert [path.name for path in (tmp_path / "work").iterdir()] == ["prepared"]
+    assert {path.name for path in (tmp_path / "work").iterdir()} == {"prepared", "cache"}
+    assert list((tmp_path / "work").rglob(".*.tmp")) == []
 
 
 def test_files_that_change_places_are_prepared_anew(tmp_path: Path) -> None:

@@ -122,7 +122,6 @@ def test_a_study_that_is_started_twice_runs_once(fresh: Path) -> None:
     assert not (fresh / "work/studies/two/results.json").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="only the last line is printed")
 def test_the_reason_of_a_failed_trial_is_told_in_full(project: Path, run: Path) -> None:
     """Where a message has several lines, `study` prints all of them."""
     write_study(project, 3)

@@ -135,7 +135,7 @@ def holds_only(*names: str) -> Callable[[Path], bool]:
 
 def refuse_foreign(folder: Path, is_ours: Callable[[Path], bool]) -> None:
     """Raises FileExistsError where something is at this place that is not cclm's to replace."""
-    if not os.path.lexists(folder):
+    if not folder.exists():  # a link to nothing is no content either
         return
     if folder.is_dir() and (not any(folder.iterdir()) or is_ours(folder)):
         return

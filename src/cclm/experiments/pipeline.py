@@ -148,8 +148,9 @@ class Pipeline:
 
     def plan(self, names: Sequence[str] = STAGES) -> list[Planned]:
         """What `walk` would do, without doing it. What depends on a stage that is not done is not done either."""
-        self.trains = True
-        self.refuse_other_settings()
+        self.trains = "train" in names
+        if self.trains:
+            self.refuse_other_settings()
         planned: dict[str, Planned] = {}
         for stage in self.stages(names):
             waits = any(planned[name].to_do for name in NEEDS[stage.name] if name in planned)

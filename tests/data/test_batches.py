@@ -86,6 +86,7 @@ def test_a_sentence_longer_than_the_budget_gets_a_batch_of_its_own() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.outside_data
 def test_padding_stays_under_six_percent_on_real_text(tmp_path: Path) -> None:
     if not SHARED.exists():
         pytest.skip(f"the development data is not at {SHARED}")

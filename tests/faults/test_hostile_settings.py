@@ -14,11 +14,6 @@ RUN = "work/runs/small"
 HUGE = str(10**30)
 
 
-def fails(*values: str, reason: str) -> object:
-    """A parameter for which the test fails today."""
-    return pytest.param(*values, marks=pytest.mark.xfail(strict=True, reason=reason))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "change",

@@ -14,6 +14,7 @@ from cclm.evaluation.scores import ALWAYS, MetricName
 from cclm.evaluation.statistics import SAMPLES, Comparison, holm, over_seeds, sentence
 from cclm.experiments.benchmark import bitext_folder
 from cclm.formats import study as formats
+from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log, Validation
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, plain
@@ -55,7 +56,7 @@ def outcome(run: Path, max_steps: int, batches: Mapping[str, int]) -> Outcome:
         steps=stopped.step,
         best=stopped.best,
         reason=stopped.reason,
-        tokens=log.tokens,
+        tokens=log.tokens + tokens_after_the_log(run, stopped.step),
         admissions=log.admissions,
         draws={lang: draws.get(lang, 0) for lang in batches},
         epochs={lang: draws.get(lang, 0) / count for lang, count in batches.items()},

@@ -56,7 +56,7 @@ def test_b24_languages_without_a_two_letter_code_and_made_up_ones_are_found(tmp_
 
 def test_b24_two_files_of_one_language_are_refused(tmp_path: Path) -> None:
     one, two = put(tmp_path, "az.train.tsv", ""), put(tmp_path, "aze.train.tsv", "")
-    expected = f"{one} and {two} are both train text of aze; leave one of them"
+    expected = f"{one} and {two} are both train text of aze; remove one of them"
     with pytest.raises(DataError, match=re.escape(expected)):
         splits(Source("tsv", str(tmp_path)), "aze")
 
@@ -135,9 +135,9 @@ def test_a_folder_may_be_named_by_the_language(tmp_path: Path) -> None:
 def test_a_language_is_no_path(tmp_path: Path, lang: str) -> None:
     source = Source("tsv", str(tmp_path))
     for ask in (lambda: read(source, lang, "train", Counter()), lambda: splits(source, lang)):
-        with pytest.raises(DataError, match="is no language name"):
+        with pytest.raises(DataError, match="is not a language name"):
             ask()
-    with pytest.raises(DataError, match="is no language name"):
+    with pytest.raises(DataError, match="is not a language name"):
         Source("tsv", str(tmp_path), languages=(lang,))
 
 
@@ -150,7 +150,7 @@ GOOD: dict[str, Any] = {"format": "tsv", "path": "x"}
         ({"format": "xlsx"}, "data.format must be one of moses, tsv, ted, tmx, huggingface; got 'xlsx'"),
         ({"columns": "both"}, "data.columns must be one of pivot-first, other-first; got 'both'"),
         ({"on_bad_utf8": "ignore"}, "data.on_bad_utf8 must be one of error, drop; got 'ignore'"),
-        ({"pivot": "e/n"}, "'e/n' is no language name"),
+        ({"pivot": "e/n"}, "'e/n' is not a language name"),
         ({"detokenize": True}, "data.detokenize is for ted and moses; got data.format tsv"),
         ({"path": ""}, "data.path '' is no path"),
         ({"path": "a\0b"}, r"data.path 'a\x00b' is no path"),

@@ -91,7 +91,7 @@ def test_ted_has_three_splits(tmp_path: Path) -> None:
             "talk_name\ten\taz_Latn\taz_Cyrl\n",
             "aze",
             "eng",
-            "all_talks_train.tsv, line 1: az_Latn and az_Cyrl are both aze; leave one of them",
+            "all_talks_train.tsv, line 1: az_Latn and az_Cyrl are both aze; remove one of them",
         ),
     ],
 )

@@ -1,7 +1,7 @@
 """`docs/configuration.md`: every key of a recipe with its type, default and meaning, generated from the schema.
 
-The meaning of a key is the docstring under its field. It is read from the source when the document is generated, not by
-pydantic (`use_attribute_docstrings`): that would parse the source at every start of every command.
+The meaning of a key is the docstring under its field. It is read from the source only when the document is generated:
+pydantic's `use_attribute_docstrings` would parse the source at the start of every command.
 """
 
 import ast
@@ -27,31 +27,31 @@ A recipe is a YAML file. Any key can be changed on the command line: `cclm train
 `cclm recipes phrasebook` prints a complete recipe to start from. `null` means that a key is not set.
 """
 _KINDS = {str: "text", int: "whole number", float: "number", bool: "`true` or `false`", NoneType: "`null`"}
-_UNSAID = (Le(LARGEST), Lt(2**63))
-"""Limits that nobody reaches who means what they write."""
+_TECHNICAL_LIMITS = (Le(LARGEST), Lt(2**63))
+"""Limits too large to be worth mentioning."""
 _SIGNS = {Ge: "at least", Gt: "above", Le: "at most", Lt: "below"}
 
 
 def configuration() -> str:
-    """The document."""
+    """The content of docs/configuration.md."""
     return "\n".join([HEAD, *_section(Recipe, "")])
 
 
 def _section(section: type[Section], prefix: str) -> Iterator[str]:
-    """A table of the section's own keys, then the sections inside it."""
-    rows, inner = [], []
+    """The lines for a section: a table of its keys, then its subsections."""
+    rows, subsections = [], []
     meanings = meanings_of(section)
     for name, field in section.model_fields.items():
         key = f"{prefix}{name}"
         parts = sections_in(field.annotation)
         if parts:
-            inner.append((key, parts))
+            subsections.append((key, parts))
         if name in meanings and not (prefix and name == "name"):  # the names of gates and samplers are in the titles
             cells = (f"`{key}`", "a section, see below" if parts else _kind(field), _default(field), meanings[name])
             rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     if rows:
         yield from ("| key | value | default | meaning |", "|---|---|---|---|", *rows, "")
-    for key, parts in inner:
+    for key, parts in subsections:
         for part in parts:
             yield from (_title(key, part, alone=len(parts) == 1), "", inspect.cleandoc(part.__doc__ or ""), "")
             yield from _section(part, f"{key}.")
@@ -66,7 +66,7 @@ def _title(key: str, section: type[Section], *, alone: bool) -> str:
 
 
 def meanings_of(section: type[Section]) -> dict[str, str]:
-    """The docstring under each field of a section."""
+    """The docstring under each field of a section, by field name."""
     body = ast.parse(textwrap.dedent(inspect.getsource(section))).body[0]
     assert isinstance(body, ast.ClassDef)
     meanings = {}
@@ -78,17 +78,17 @@ def meanings_of(section: type[Section]) -> dict[str, str]:
 
 
 def _kind(field: FieldInfo) -> str:
-    """The type in words, with its limits."""
+    """A description of the field's type and limits, such as `whole number, at least 1`."""
     limits = [
         f"{words} {getattr(limit, type(limit).__name__.lower()):,}"
         for limit in _limits(field.annotation, field.metadata)
-        if (words := _SIGNS.get(type(limit))) and limit not in _UNSAID
+        if (words := _SIGNS.get(type(limit))) and limit not in _TECHNICAL_LIMITS
     ]
     return ", ".join([_words(field.annotation), *limits])
 
 
 def _limits(annotation: Any, metadata: list[Any]) -> list[Any]:
-    """The limits of a field, also where they belong to a part of its type: `Count | None`."""
+    """The limits of a field, including those of a part of its type, as in `Count | None`."""
     inner = [part for option in get_args(annotation) if get_origin(option) is Annotated for part in get_args(option)]
     infos = [part for part in inner if isinstance(part, FieldInfo)]
     return [*metadata, *(limit for info in infos for limit in info.metadata)]

@@ -14,7 +14,7 @@ import pytest
 from corpora import HRLS, LRLS, data, plan, sentences, write_tsv
 
 from cclm.data.doctor import diagnose
-from cclm.data.prepare import current, prepare
+from cclm.data.prepare import Preparation, prepare
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import UNK
 from cclm.errors import DataError
@@ -88,12 +88,12 @@ def test_a_changed_setting_or_text_is_prepared_anew(text: Path, tmp_path: Path) 
     for path in text.iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
     first = prepare(plan(copy), tmp_path / "p", workers=1)
-    assert current(plan(copy), tmp_path / "p")
-    assert current(plan(text), tmp_path / "p")  # the same text elsewhere is the same text
-    assert not current(plan(copy, pieces=130), tmp_path / "p")
+    assert Preparation(plan(copy), tmp_path / "p").existing()
+    assert Preparation(plan(text), tmp_path / "p").existing()  # the same text elsewhere is the same text
+    assert not Preparation(plan(copy, pieces=130), tmp_path / "p").existing()
     with (copy / "aze.train.tsv").open("a", encoding="utf-8") as file:
         file.write("a new house\tyeni ev\n")
-    assert not current(plan(copy), tmp_path / "p")
+    assert not Preparation(plan(copy), tmp_path / "p").existing()
     second = prepare(plan(copy), tmp_path / "p", workers=1)
     assert second.fingerprint != first.fingerprint
     assert second.sizes["aze"]["train"] == 301
@@ -108,7 +108,7 @@ def test_the_number_of_workers_changes_nothing(text: Path, tmp_path: Path, prepa
 
 def test_the_direction_does_not_matter_for_the_prepared_data(text: Path, tmp_path: Path) -> None:
     prepare(plan(text), tmp_path / "p", workers=1)
-    assert current(plan(text, direction="one-to-many"), tmp_path / "p")
+    assert Preparation(plan(text, direction="one-to-many"), tmp_path / "p").existing()
 
 
 def test_one_joint_vocabulary_serves_both_sides(text: Path, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_one_joint_vocabulary_serves_both_sides(text: Path, tmp_path: Path) -> N
     ("damage", "message"),
     [
         ("flip", "its content has changed since it was prepared"),
-        ("truncate", "bytes, but"),
+        ("truncate", "bytes, expected"),
         ("delete", "missing from the prepared data"),
     ],
 )
@@ -193,7 +193,7 @@ def test_data_without_kept_text_is_still_current_and_reads_the_users_files(
     text: Path, prepared: Prepared, tmp_path: Path
 ) -> None:
     old = without_texts(prepared, tmp_path / "p")
-    assert current(plan(text), tmp_path / "p")
+    assert Preparation(plan(text), tmp_path / "p").existing()
     assert old.text("aze", "test", data(text)) == prepared.text("aze", "test", data(text))
 
 
@@ -238,7 +238,7 @@ def test_a_folder_that_is_none_is_refused(text: Path, tmp_path: Path) -> None:
 
 
 def test_an_unknown_language_or_split_is_refused(prepared: Prepared) -> None:
-    with pytest.raises(DataError, match=r"no train data of 'xyz'; there are tur \(train, dev, test\)"):
+    with pytest.raises(DataError, match=r"no train data of 'xyz'; available: tur \(train, dev, test\)"):
         prepared.corpus("xyz", "train")
 
 
@@ -258,7 +258,7 @@ except DataError as error:
 
 
 @pytest.mark.parametrize(
-    ("most", "said"), [(500, "12\n"), (20, "Too many open files; if that is too many, allow more")]
+    ("most", "said"), [(500, "12\n"), (20, "Too many open files; if too many files are open, raise")]
 )
 def test_more_languages_than_files_may_be_open_raise_the_limit_or_are_refused(
     prepared: Prepared, most: int, said: str
@@ -384,7 +384,7 @@ def test_splits_are_cut_off_where_they_have_no_file(tmp_path: Path) -> None:
     assert again.fingerprint == cut.fingerprint
     other = prepare(plan(folder, cut={"dev": 30, "test": 40}, seed=2), tmp_path / "r", workers=1)
     assert other.corpus("glg", "dev").tokens.tolist() != cut.corpus("glg", "dev").tokens.tolist()
-    with pytest.raises(DataError, match=r"data\.cut asks for 200 dev and 100 test pairs of aze"):
+    with pytest.raises(DataError, match=r"data\.cut takes 200 dev and 100 test pairs of aze"):
         prepare(plan(folder, cut={"dev": 200, "test": 100}), tmp_path / "s", workers=1)
 
 
@@ -445,7 +445,7 @@ def test_files_that_change_places_are_prepared_anew(tmp_path: Path) -> None:
     one.rename(tmp_path / "aside")
     other.rename(one)
     (tmp_path / "aside").rename(other)
-    assert not current(plan(tmp_path / "text"), tmp_path / "p")
+    assert not Preparation(plan(tmp_path / "text"), tmp_path / "p").existing()
 
 
 def test_an_empty_dev_set_is_an_error(tmp_path: Path) -> None:

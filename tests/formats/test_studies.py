@@ -29,7 +29,7 @@ def test_a_sweep_is_read_and_written_to_the_same_bytes(path: Path) -> None:
         ("[]", "expected an object, got list"),
         ('{"version": 2}', "version 2; this program reads 1"),
         ('{"version": 1, "study": 3}', "study: expected .*, got 3"),
-        ('{"version": 1}', "study: nothing there"),
+        ('{"version": 1}', "study is missing"),
     ],
 )
 def test_a_damaged_file_is_refused_with_the_place_and_the_way_out(tmp_path: Path, text: str, message: str) -> None:

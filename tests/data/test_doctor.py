@@ -1,4 +1,4 @@
-"""The doctor: sees what is wrong, in every language at once, and changes nothing."""
+"""`cclm doctor`: reports the problems of all languages at once and changes nothing."""
 
 import json
 from pathlib import Path
@@ -76,12 +76,12 @@ def test_duplicates_and_copies_are_counted(text: Path) -> None:
     assert copies in found
 
 
-def test_a_dev_set_smaller_than_the_probe_is_told(text: Path) -> None:
+def test_a_dev_set_smaller_than_the_probe_is_reported(text: Path) -> None:
     found = messages(diagnosis(text, probe=256))
     assert "warning: dev set of aze: 20 pairs; a probe uses all of them instead of 256" in found
 
 
-def test_missing_splits_are_told(text: Path) -> None:
+def test_missing_splits_are_reported(text: Path) -> None:
     (text / "aze.dev.tsv").unlink()
     (text / "glg.test.tsv").unlink()
     report = diagnosis(text)
@@ -117,7 +117,7 @@ def test_lines_in_the_wrong_language_can_be_dropped(text: Path) -> None:
     assert row.dropped["wrong language"] >= 5
 
 
-def test_unknown_characters_and_odd_lengths_are_told(text: Path) -> None:
+def test_unknown_characters_and_unusual_lengths_are_reported(text: Path) -> None:
     (text / "glg.test.tsv").write_text("house and home\tдом\n" * 5, encoding="utf-8")
     found = messages(diagnosis(text))
     assert "warning: test set of glg: 100.0% of the characters do not occur in the training text" in found
@@ -125,12 +125,12 @@ def test_unknown_characters_and_odd_lengths_are_told(text: Path) -> None:
     assert any("0.12 words per word of eng: are the files parallel?" in m for m in messages(diagnosis(text)))
 
 
-def test_training_text_of_which_nothing_is_left_is_an_error(text: Path) -> None:
+def test_an_empty_training_set_is_an_error(text: Path) -> None:
     (text / "aze.train.tsv").write_text("\tboş\n" * 3, encoding="utf-8")
     assert "error: no training text of aze is left: every pair was dropped" in messages(diagnosis(text))
 
 
-def test_an_empty_side_in_dev_is_kept_and_told(text: Path) -> None:
+def test_an_empty_side_in_dev_is_kept_and_reported(text: Path) -> None:
     with (text / "aze.dev.tsv").open("a", encoding="utf-8") as file:
         file.write("\tboş\n")
     assert "warning: dev set of aze: 1 pairs with an empty side, which are kept" in messages(diagnosis(text))

@@ -1,4 +1,4 @@
-"""Lines of plain and compressed files: what counts as one, and what is refused."""
+"""Reading lines of plain and compressed files, and errors for invalid ones."""
 
 import gzip
 import re
@@ -42,7 +42,7 @@ def test_every_other_separator_stays_in_the_line(tmp_path: Path) -> None:
     assert lines(put(tmp_path, "x", text)) == ["a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh", "second\r", "third"]
 
 
-def test_a_byte_order_mark_goes_at_the_start_and_stays_inside(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_removed_only_at_the_start(tmp_path: Path) -> None:
     assert lines(put(tmp_path, "x", "\ufeffone\n\ufefftwo\n")) == ["one", "\ufefftwo"]
 
 
@@ -81,7 +81,7 @@ def test_utf16_is_recognised(tmp_path: Path, encoding: str, mark: str, on_bad_ut
 
 
 @pytest.mark.parametrize("on_bad_utf8", ["error", "drop"])
-def test_surrogates_written_as_utf8_are_no_utf8(tmp_path: Path, on_bad_utf8: files.OnBadUtf8) -> None:
+def test_encoded_surrogates_are_not_valid_utf8(tmp_path: Path, on_bad_utf8: files.OnBadUtf8) -> None:
     path = put(tmp_path, "x", b"\xed\xa0\x80\n")
     if on_bad_utf8 == "drop":
         assert list(open_text(path, "drop")) == []
@@ -126,7 +126,7 @@ def test_damage_inside_is_refused(tmp_path: Path) -> None:
     refused(put(tmp_path, "y", bytes(packed)), ": invalid gzip data: ")
 
 
-def test_several_members_are_read_to_the_end_and_padding_is_no_text(tmp_path: Path) -> None:
+def test_all_gzip_members_are_read_and_padding_is_ignored(tmp_path: Path) -> None:
     members = gzip.compress(b"one\ntw") + gzip.compress(b"o\n") + b"\0" * 512
     assert lines(put(tmp_path, "x", members)) == ["one", "two"]
     frames = COMPRESSIONS[".zst"](b"one\ntw") + COMPRESSIONS[".zst"](b"o\n")
@@ -144,7 +144,7 @@ def test_other_compressions_are_named(tmp_path: Path, start: bytes, name: str) -
     refused(put(tmp_path, "x", start + b"..."), f": {name}-compressed; only plain text, gzip and zstd are supported")
 
 
-def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
+def test_an_error_names_the_file_that_cannot_be_opened(tmp_path: Path) -> None:
     refused(tmp_path / "absent", ": No such file or directory")
     refused(tmp_path, ": Is a directory")
 

@@ -1,4 +1,4 @@
-"""What holds for readers of every format: round trips, finding files, refusals."""
+"""Readers of all formats: round trips, finding files, errors."""
 
 import re
 from collections import Counter
@@ -47,7 +47,7 @@ def test_files_are_found_under_any_spelling(tmp_path: Path, name: str, asked: st
     assert inputs(Source("tsv", str(tmp_path)), asked, "dev") == (path,)
 
 
-def test_languages_without_a_two_letter_code_and_made_up_ones_are_found(tmp_path: Path) -> None:
+def test_files_of_languages_without_a_two_letter_code_are_found(tmp_path: Path) -> None:
     source = Source("tsv", str(tmp_path))
     for name, asked in [("ceb_Latn", "ceb"), ("l1", "l1"), ("Hrl-aa", "hrl-AA")]:
         path = put(tmp_path, f"{name}.train.tsv", "")
@@ -76,7 +76,7 @@ def test_dev_beside_valid_is_refused(tmp_path: Path) -> None:
         splits(Source("tsv", str(tmp_path)), "aze")
 
 
-def test_a_region_asked_for_is_no_conflict(tmp_path: Path) -> None:
+def test_a_given_region_is_not_a_conflict(tmp_path: Path) -> None:
     for name in ("zh-cn", "zh-tw"):
         put(tmp_path, f"{name}.train.tsv", f"one\t{name}\n")
     source = Source("tsv", str(tmp_path))
@@ -104,7 +104,7 @@ def test_a_path_without_split_is_training_text(tmp_path: Path) -> None:
         pairs_of(source, "aze", "dev")
 
 
-def test_what_is_not_there_is_described(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     for i in range(10):
         put(tmp_path, f"l{i}.train.tsv", "")
     expected = (
@@ -116,7 +116,7 @@ def test_what_is_not_there_is_described(tmp_path: Path) -> None:
         read(Source("tsv", str(tmp_path)), "aze", "dev", Counter())
 
 
-def test_a_pattern_in_a_folder_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_with_its_nearest_parent(tmp_path: Path) -> None:
     expected = f"looked for no/such/aze.tsv (also .gz, .zst) in {tmp_path}, which contains nothing"
     with pytest.raises(DataError, match=re.escape(expected)):
         inputs(Source("tsv", f"{tmp_path}/no/such/{{lang}}.tsv"), "aze", "train")
@@ -134,7 +134,7 @@ def test_a_folder_may_be_named_by_the_language(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lang", ["../x", "a/b", "..", "", "a b", "x" * 65])
-def test_a_language_is_no_path(tmp_path: Path, lang: str) -> None:
+def test_a_path_is_not_a_language_name(tmp_path: Path, lang: str) -> None:
     source = Source("tsv", str(tmp_path))
     for ask in (lambda: read(source, lang, "train", Counter()), lambda: splits(source, lang)):
         with pytest.raises(DataError, match="is not a language name"):
@@ -169,12 +169,12 @@ GOOD: dict[str, Any] = {"format": "tsv", "path": "x"}
         ({"path": "{split}.tsv", "languages": ("aze", "bel")}, "one file for 2 languages; put {lang} into the path"),
     ],
 )
-def test_a_source_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_an_invalid_source_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
         Source(**GOOD | changes)
 
 
-def test_a_pair_that_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_language_or_split_is_refused(tmp_path: Path) -> None:
     source = Source("tsv", str(tmp_path))
     with pytest.raises(DataError, match=r"language en is the pivot \(eng\); a pair needs two languages"):
         read(source, "en", "train", Counter())

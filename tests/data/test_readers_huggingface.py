@@ -1,4 +1,4 @@
-"""The Hugging Face reader where the package is absent or stands in: tests/oracles has the real one."""
+"""The Hugging Face reader without `datasets` and with a stand-in for it; tests/oracles uses the real package."""
 
 import json
 import sys
@@ -54,19 +54,19 @@ def test_a_lone_surrogate_in_json_reaches_the_cleaning(tmp_path: Path) -> None:
         ('{"en": "one"}', r"az.train.jsonl: no column for aze; the columns are en"),
     ],
 )
-def test_json_lines_that_are_no_pairs_are_refused(tmp_path: Path, line: str, message: str) -> None:
+def test_json_lines_that_are_not_pairs_are_refused(tmp_path: Path, line: str, message: str) -> None:
     put(tmp_path, "az.train.jsonl", '{"en": "one", "az": "bir"}\n' + line + "\n")
     with pytest.raises(DataError, match=message):
         pairs_of(Source("huggingface", str(tmp_path)))
 
 
-def test_another_sort_of_file_is_refused(tmp_path: Path) -> None:
+def test_an_unsupported_file_type_is_refused(tmp_path: Path) -> None:
     put(tmp_path, "aze.xlsx", "")
     with pytest.raises(DataError, match=r"data.format huggingface needs .json, .jsonl, .parquet or .csv; got .xlsx"):
         read(Source("huggingface", f"{tmp_path}/{{lang}}.xlsx"), "aze", "train", Counter())
 
 
-def test_names_on_the_hub_are_told_from_paths(tmp_path: Path) -> None:
+def test_hub_names_are_distinguished_from_paths(tmp_path: Path) -> None:
     assert on_the_hub("Helsinki-NLP/opus-100")
     assert on_the_hub("Helsinki-NLP/opus-100:{lang}-{pivot}")
     assert on_the_hub("opus")
@@ -115,7 +115,7 @@ def test_the_configuration_of_the_pair_is_found_and_streamed(hub: SimpleNamespac
     assert hub.calls == [("someone/some-set", "az-en", "validation", True)]
 
 
-def test_the_hub_is_asked_once_for_its_metadata(hub: SimpleNamespace) -> None:
+def test_hub_metadata_is_requested_once(hub: SimpleNamespace) -> None:
     asked: list[str] = []
     hub.get_dataset_config_names = lambda name: asked.append("configurations") or hub.configs
     hub.get_dataset_split_names = lambda name, config: asked.append(f"splits of {config}") or ["train", "test"]
@@ -141,13 +141,13 @@ def test_a_pair_without_configuration_is_refused(hub: SimpleNamespace) -> None:
         splits(Source("huggingface", "a/set"), "deu")
 
 
-def test_a_split_that_is_not_there_is_refused(hub: SimpleNamespace) -> None:
+def test_a_missing_split_is_refused(hub: SimpleNamespace) -> None:
     hub.get_dataset_split_names = lambda name, config: ["train"]
     with pytest.raises(DataError, match=r"data.path a/set: no dev split; available: train"):
         read(Source("huggingface", "a/set"), "aze", "dev", Counter())
 
 
-def test_rows_that_are_no_pairs_are_refused(hub: SimpleNamespace) -> None:
+def test_rows_that_are_not_pairs_are_refused(hub: SimpleNamespace) -> None:
     source = Source("huggingface", "a/set")
     for row, message in [
         ({"en": "one"}, "a/set: no column for aze; the columns are en"),

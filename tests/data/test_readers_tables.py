@@ -100,15 +100,13 @@ def test_ted_has_three_splits(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_ted_file_that_is_not_one_is_refused(
-    tmp_path: Path, content: str, lang: str, pivot: str, message: str
-) -> None:
+def test_an_invalid_ted_file_is_refused(tmp_path: Path, content: str, lang: str, pivot: str, message: str) -> None:
     put(tmp_path, "all_talks_train.tsv", content)
     with pytest.raises(DataError, match=message):
         pairs_of(Source("ted", str(tmp_path), pivot=pivot), lang)
 
 
-def test_a_header_that_is_not_utf8_is_no_header_even_where_lines_are_dropped(tmp_path: Path) -> None:
+def test_a_header_that_is_not_utf8_is_refused_even_if_lines_are_dropped(tmp_path: Path) -> None:
     put(tmp_path, "all_talks_train.tsv", b"talk_name\ten\taz\xff\n" + TED.encode())
     with pytest.raises(DataError, match="no header"):
         pairs_of(Source("ted", str(tmp_path), on_bad_utf8="drop"))

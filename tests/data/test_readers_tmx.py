@@ -1,4 +1,4 @@
-"""Translation memories: text out of markup, and nothing else let in."""
+"""Translation memories: text is extracted from markup, and unsafe XML is refused."""
 
 import re
 import time
@@ -41,7 +41,7 @@ def test_languages_match_by_prefix_in_any_case(tmp_path: Path) -> None:
     assert pairs_of(source(tmp_path, units)) == [("one", "bir")] * 2
 
 
-def test_the_region_asked_for_is_chosen(tmp_path: Path) -> None:
+def test_the_given_region_is_chosen(tmp_path: Path) -> None:
     units = unit(en="bus", **{"pt-PT": "autocarro", "pt-BR": "ônibus"})
     memory = source(tmp_path, units, "pt-en.tmx")
     assert pairs_of(memory, "pt_BR") == [("bus", "ônibus")]
@@ -49,7 +49,7 @@ def test_the_region_asked_for_is_chosen(tmp_path: Path) -> None:
     assert splits(memory, "por") == ("train",)
 
 
-def test_notes_and_properties_are_no_text(tmp_path: Path) -> None:
+def test_notes_and_properties_are_ignored(tmp_path: Path) -> None:
     units = '<tu><note>n</note><prop type="x">p</prop>' + unit(en="one", az="bir").removeprefix("<tu>")
     assert pairs_of(source(tmp_path, units)) == [("one", "bir")]
 
@@ -97,7 +97,7 @@ def test_document_types_and_entities_are_refused_and_nothing_is_read(tmp_path: P
         ("\n<html></html>", "aze.train.tmx, line 2: expected <tmx> as the first element, got <html>"),
     ],
 )
-def test_what_is_no_tmx_is_refused_with_its_line(tmp_path: Path, content: str | bytes, message: str) -> None:
+def test_an_invalid_tmx_file_is_refused_with_its_line(tmp_path: Path, content: str | bytes, message: str) -> None:
     put(tmp_path, "aze.train.tmx", content)
     with pytest.raises(DataError, match=message):
         pairs_of(Source("tmx", str(tmp_path)))

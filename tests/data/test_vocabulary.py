@@ -1,4 +1,4 @@
-"""Vocabularies: tags that no text can make, joining by piece string, the same segmentation as everybody's."""
+"""Vocabularies: reserved tags, the union of pieces, and segmentation equal to SentencePiece's."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def test_a_piece_that_looks_like_a_reserved_symbol_does_not_become_one() -> None
     assert vocabulary.decode([4, 5, 1, 6, 7]) == "<2aze><s>a"
 
 
-def test_an_unknown_tag_is_refused_with_those_there_are() -> None:
+def test_an_unknown_tag_is_refused_with_the_known_ones() -> None:
     with pytest.raises(DataError, match="no tag for 'xyz' in the vocabulary; known languages: aze, bel"):
         Vocabulary.join([], ["aze", "bel"]).tag_id("xyz")
 
@@ -77,7 +77,7 @@ def test_a_repeated_passage_enters_up_to_a_limit() -> None:
     assert REPEATED < sum(map(len, left[:-200])) < 1.1 * REPEATED
 
 
-def test_sentences_that_are_repeated_here_and_there_are_all_used() -> None:
+def test_isolated_repeated_sentences_are_all_used() -> None:
     text = [x for i in range(3000) for x in (f"sentence number {i}", "Thank you.", "(Applause)")]
     assert list(limit_repeats(text)) == text
 
@@ -95,7 +95,7 @@ def test_more_characters_than_pieces_get_a_piece_each() -> None:
     assert model.get_piece_size() == 7 * 60 + 2  # the space and the unknown piece
 
 
-def test_learning_depends_on_the_text_alone(model: Path) -> None:
+def test_learning_depends_only_on_the_text(model: Path) -> None:
     again = train_model(TEXT, pieces=150, character_coverage=1.0, name="glg")
     assert again == model.read_bytes()
 
@@ -115,7 +115,7 @@ def test_text_without_letters_is_an_error_that_names_the_language() -> None:
         train_model([" ", "  "], pieces=100, character_coverage=1.0, name="glg")
 
 
-def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.model").write_bytes(b"no model")
     with pytest.raises(DataError, match=r"x.model: not a SentencePiece model"):
         Segmenter(tmp_path / "x.model")

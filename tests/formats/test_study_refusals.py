@@ -1,4 +1,4 @@
-"""results.json and sweep.json: read if they are complete, otherwise refused with the place and the way out."""
+"""results.json and sweep.json: an incomplete file is refused with the field and a remedy."""
 
 import json
 from pathlib import Path

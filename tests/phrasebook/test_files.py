@@ -1,4 +1,4 @@
-"""What is wrong in a language file is said with file, line and what is allowed."""
+"""Mistakes in a language file are reported with file, line and what is allowed."""
 
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def test_a_sound_pair_of_files_is_read(tmp_path: Path) -> None:
         ("спит => спит", r"спит => \1", "rus.txt:10: .* is not a regular expression"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_is_reported_with_file_and_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in RUSSIAN
     with pytest.raises(ValueError, match=message):
         load(tmp_path, russian=RUSSIAN.replace(old, new, 1))
@@ -92,7 +92,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, m
         ("adj?:", "a:animal adj?:", "eng.txt:10: slot 'a' is defined twice"),
     ],
 )
-def test_a_mistake_in_a_slot_is_named_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_in_a_slot_is_reported_with_file_and_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in ENGLISH
     with pytest.raises(ValueError, match=message):
         load(tmp_path, english=ENGLISH.replace(old, new, 1))

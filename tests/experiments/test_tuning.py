@@ -66,7 +66,7 @@ def test_the_chosen_value_holds_whatever_the_arm_says_of_it(tmp_path: Path, arm:
         ("tune.arms.nobody={seed: [1, 2]}", r"tune\.arms: no arm 'nobody'; the arms are uniform, ccl-m"),
         (
             "tune.arms.bitext={seed: [1, 2]}",
-            r"tune\.arms: bitext stands for the bitext models, which cannot be tuned; remove",
+            r"tune\.arms: bitext means the bitext models, which cannot be tuned; remove",
         ),
         ("tune.arms.placebo={curriculum.every: [5, 6]}", r"placebo depends on ccl-m and cannot be tuned; tune that"),
         ("tune.arms.ccl-m={}", r"tune must name one key for ccl-m, as in \{curriculum.*\}; got none"),

@@ -66,7 +66,7 @@ def test_a_sound_pair_of_files_is_read(tmp_path: Path) -> None:
         ("{a.nom}", "{a.adj@g}", "rus.txt:8: 'adj@g' agrees with an optional slot"),
         ("{a.nom}", "{a.nom", "rus.txt:8: unbalanced brace"),
         ("спит.\n==", "спит.\nsee | x\n==", "rus.txt:9: template 'see' is already defined in line 8"),
-        ("see | ", "see ", "rus.txt:8: a template reads 'name | text'"),
+        ("see | ", "see ", r"rus.txt:8: a template must be 'name \| text'"),
         ("== noun: @g nom", "== noun", "rus.txt:2: section 'noun' names no forms"),
         ("== noun: @g nom", "== noun: nom nom", "rus.txt:2: section 'noun' names a form twice"),
         ("== noun: @g nom", "==", "rus.txt:2: a section must be"),

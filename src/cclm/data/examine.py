@@ -43,6 +43,7 @@ class Identifier:
         return {lang: counts[lang] / counts.total() for lang in sorted(counts, key=lambda lang: (-counts[lang], lang))}
 
 
+# Reasons are keys in the manifest of prepared data: changing one would change its bytes.
 EMPTY = "empty side"
 COPY = "copy of the source"
 LEAKED = "stands in a dev or test set"

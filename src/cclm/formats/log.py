@@ -201,8 +201,8 @@ def events_backwards(path: Path) -> Iterator[Event]:
     lines = path.read_bytes().split(b"\n")
     for number in range(len(lines) - 1, 0, -1):
         if line := lines[number - 1].strip():
-            place = f"{path} line {number}"
-            yield event_of(parse_json(line, place, ADVICE), place)
+            source = f"{path} line {number}"
+            yield event_of(parse_json(line, source, ADVICE), source)
 
 
 def without_nan(value: Any) -> Any:  # any JSON value

@@ -102,7 +102,7 @@ class Study(Section):
         if any(first == second for first, second in self.primary):
             raise ValueError("must not compare an arm with itself")
         if self.arms.get(BITEXT):
-            raise ValueError(f"arms.{BITEXT} stands for the bitext models and takes no changes: write `{BITEXT}: {{}}`")
+            raise ValueError(f"arms.{BITEXT} means the bitext models and takes no changes: write `{BITEXT}: {{}}`")
         if any(BITEXT in (arm, *others) for arm, others in self.after.items()):
             raise ValueError(f"after must not contain {BITEXT}: the bitext models are trained independently")
         self.waves()
@@ -121,7 +121,7 @@ class Study(Section):
             if arm not in self.arms:
                 raise ValueError(f"tune.arms: no arm {arm!r}; the arms are {', '.join(self.arms)}")
             if arm == BITEXT:
-                raise ValueError(f"tune.arms: {BITEXT} stands for the bitext models, which cannot be tuned; remove it")
+                raise ValueError(f"tune.arms: {BITEXT} means the bitext models, which cannot be tuned; remove it")
             if arm in self.after:
                 raise ValueError(
                     f"tune.arms: {arm} depends on {', '.join(self.after[arm])} and cannot be tuned; tune that instead"

@@ -80,9 +80,9 @@ def _json_lines(path: Path, source: Source, drops: Counter[str]) -> Iterator[tup
             raise DataError(f"{path}, row {number}: not JSON: {reason}; it starts with {line[:40]!r}") from None
 
 
-def _numbered(rows: Any, place: str) -> Iterator[tuple[int, Any]]:
+def _numbered(rows: Any, where: str) -> Iterator[tuple[int, Any]]:
     iterator, number, end = iter(rows), 0, object()
-    while (row := _call(f"{place}, after row {number}", next, iterator, end)) is not end:
+    while (row := _call(f"{where}, after row {number}", next, iterator, end)) is not end:
         number += 1
         yield number, row
 
@@ -94,13 +94,13 @@ def _datasets() -> Any:
         raise DataError("data.format huggingface needs datasets: pip install 'ccl-m[hf]'") from None
 
 
-def _call(place: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Calls a function of `datasets`. Any exception becomes a DataError that names the place."""
+def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Calls a function of `datasets`. Any exception becomes a DataError that names the file or dataset."""
     try:
         return function(*arguments, **options)
     except Exception as error:  # its readers and its network code raise many types
         reason = (str(error.__cause__ or error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{place}: datasets cannot read it: {reason}") from None
+        raise DataError(f"{where}: datasets cannot read it: {reason}") from None
 
 
 def _hub_dataset(source: Source, lang: str) -> tuple[str, str]:
@@ -123,12 +123,12 @@ def _hub_dataset(source: Source, lang: str) -> tuple[str, str]:
     )
 
 
-def _pairs(rows: Iterator[tuple[int, Any]], source: Source, lang: str, place: str, drops: Counter[str]) -> Pairs:
+def _pairs(rows: Iterator[tuple[int, Any]], source: Source, lang: str, where: str, drops: Counter[str]) -> Pairs:
     names = ("", "")
     for number, row in rows:
-        cells = _cells(row, place, number)
+        cells = _cells(row, where, number)
         if names[0] not in cells or names[1] not in cells:
-            names = _column(cells, source.pivot, place), _column(cells, lang, place)
+            names = _column(cells, source.pivot, where), _column(cells, lang, where)
         pivot_text, other_text = cells[names[0]], cells[names[1]]
         if pivot_text is None or other_text is None:
             drops["absent cell"] += 1
@@ -136,21 +136,21 @@ def _pairs(rows: Iterator[tuple[int, Any]], source: Source, lang: str, place: st
             yield number, pivot_text, other_text
         else:
             wrong = other_text if isinstance(pivot_text, str) else pivot_text
-            raise DataError(f"{place}, row {number}: expected text, got {type(wrong).__name__} {str(wrong)[:40]!r}")
+            raise DataError(f"{where}, row {number}: expected text, got {type(wrong).__name__} {str(wrong)[:40]!r}")
 
 
-def _cells(row: Any, place: str, number: int) -> Mapping[str, Any]:
+def _cells(row: Any, where: str, number: int) -> Mapping[str, Any]:
     cells = row.get("translation", row) if isinstance(row, Mapping) else row
     if not isinstance(cells, Mapping):
         kind = type(cells).__name__
         raise DataError(
-            f'{place}, row {number}: expected {{code: text}} or {{"translation": {{code: text}}}}, got {kind}'
+            f'{where}, row {number}: expected {{code: text}} or {{"translation": {{code: text}}}}, got {kind}'
         )
     return cells
 
 
-def _column(cells: Mapping[str, Any], code: str, place: str) -> str:
-    column = pick(cells, code, place)
+def _column(cells: Mapping[str, Any], code: str, where: str) -> str:
+    column = pick(cells, code, where)
     if column is None:
-        raise DataError(f"{place}: no column for {code}; the columns are {', '.join(cells)}")
+        raise DataError(f"{where}: no column for {code}; the columns are {', '.join(cells)}")
     return column

@@ -115,7 +115,7 @@ class SinceShown(BaseModel):
     draws: dict[str, int] = {}
 
     @model_serializer
-    def _as_version_1(self) -> dict[str, Any]:
+    def _as_version_1(self) -> dict[str, object]:
         if not self.draws:
             return {}
         return {"smoothed": self.smoothed, "nll": self.nll, "tokens": self.tokens, "draws": self.draws}
@@ -229,7 +229,7 @@ def _read(path: Path) -> object:
         raise DataError(f"{path}: {error.strerror or error}; {ADVICE}") from None
 
 
-def _write(path: Path, content: Mapping[str, Any]) -> None:
+def _write(path: Path, content: Mapping[str, object]) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 

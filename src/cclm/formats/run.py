@@ -21,7 +21,7 @@ Settings = dict[str, Any]
 """A resolved recipe as JSON values. Its type is `cclm.recipe.schema.Recipe`, which `formats` cannot import."""
 
 
-def settings_text(settings: Mapping[str, Any]) -> str:
+def settings_text(settings: Mapping[str, object]) -> str:
     """The content of config.yaml."""
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False

@@ -139,7 +139,7 @@ def _pairs(rows: Iterator[tuple[int, Any]], source: Source, lang: str, where: st
             raise DataError(f"{where}, row {number}: expected text, got {type(wrong).__name__} {str(wrong)[:40]!r}")
 
 
-def _cells(row: Any, where: str, number: int) -> Mapping[str, Any]:
+def _cells(row: Any, where: str, number: int) -> Mapping[str, object]:
     cells = row.get("translation", row) if isinstance(row, Mapping) else row
     if not isinstance(cells, Mapping):
         kind = type(cells).__name__
@@ -149,7 +149,7 @@ def _cells(row: Any, where: str, number: int) -> Mapping[str, Any]:
     return cells
 
 
-def _column(cells: Mapping[str, Any], code: str, where: str) -> str:
+def _column(cells: Mapping[str, object], code: str, where: str) -> str:
     column = pick(cells, code, where)
     if column is None:
         raise DataError(f"{where}: no column for {code}; the columns are {', '.join(cells)}")

@@ -71,15 +71,15 @@ def test_a_report_can_be_made_after_the_advice_about_a_damaged_line_is_followed(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("[1]", "not an event; every line is an object with 'event' and 'step'"),
-        ('{"event": 3}', "not an event; every line is an object with 'event' and 'step'"),
+        ("[1]", "not an event: every line must be an object with 'event' and 'step'"),
+        ('{"event": 3}', "not an event: every line must be an object with 'event' and 'step'"),
         ('{"event": "probe", "step": "x"}', "probe event: step: expected a valid integer, got 'x'"),
         ('{"event": "probe", "step": true}', "probe event: step: expected a valid integer, got True"),
         (
             '{"event": "probe", "step": 1, "weights": {"a": "b"}}',
             "probe event: weights.a: expected .*got 'b'",
         ),
-        ('{"event": "admitted", "step": 1}', "admitted event: language: nothing there"),
+        ('{"event": "admitted", "step": 1}', "admitted event: language is missing"),
     ],
 )
 def test_an_event_that_cannot_be_is_named(run: Path, line: str, complaint: str) -> None:

@@ -1,4 +1,4 @@
-"""The phrasebook: everyday sentence pairs in nine languages, made from templates and an inflected lexicon."""
+"""The phrasebook: everyday sentence pairs in nine languages, generated from templates and an inflected lexicon."""
 
 from cclm.phrasebook.corpus import SIZES, Corpus, Phrasebook, Row, Split, generate, summary, write
 

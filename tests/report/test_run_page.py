@@ -232,6 +232,22 @@ def test_scores_of_other_programs_stand_beside_ours_by_number(tmp_path: Path) ->
     assert page_of(write_run(tmp_path / "plain")).data["scores"]["scorers"] == []
 
 
+def test_zero_shot_pairs_and_tasks_without_a_test_set_are_rows_outside_the_means(tmp_path: Path) -> None:
+    run = write_both_ways(tmp_path / "run")
+    content = json.loads((run / "scores.json").read_text())
+    del content["languages"]["eng-glg"]
+    content |= {"zero_shot": {"tur-aze": {"bleu": 2.0, "chrf": 18.0}}, "left_out": ["eng-glg"]}
+    (run / "scores.json").write_text(json.dumps(content))
+    data = page_of(run).data
+    pair = {"name": "tur-aze", "scores": {"bleu": 2.0, "chrf": 18.0}, "by_scorers": [], "others": []}
+    assert data["scores"]["zero_shot"] == [pair]
+    (task,) = data["scores"]["left_out"]
+    assert (task["name"], task["scores"], task["hue"]) == ("eng-glg", None, "l1 v0")
+    assert task["dev_loss"] == 5.0 - 300 / 200 + 0.7  # of the eighth task at the last step, as the helper writes it
+    assert data["scores"]["means"] == {"all": 3.0}
+    assert "tur-aze" not in [language["name"] for language in data["languages"]]
+
+
 def test_the_helper_logs_what_training_would(tmp_path: Path) -> None:
     kinds = {event["event"] for event in events(simulated())}
     assert kinds == {"train", "probe", "admitted", "validation", "stopped"}

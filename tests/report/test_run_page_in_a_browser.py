@@ -94,7 +94,7 @@ def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "proportional").mkdir()
     (tmp_path / "proportional" / "scores.json").write_text((run / "scores.json").read_text())
     found = drawn(run_report(run))
-    assert "proportional: BLEU of these systems" in found.text
+    assert "proportional: BLEU of these runs" in found.text
     assert "glg joined: its HRLs-evaluated competence was 0.902, at or above the threshold of 0.9" in found.text
     for words in (
         "mean of LRLs",
@@ -120,8 +120,31 @@ def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_
     assert "BLEUchrFoff-targetcometexactdev loss" in text
     assert "12.5 % (4.0 %)0.7500–" in text
     assert "– (5.0 %)0.712512.50" in text
-    assert "off-target: translations in another language than asked for (in brackets: references)" in text
-    assert "comet and exact: mean over sentences of what that scorer gave" in text
+    assert "off-target: share of translations in the wrong language (in brackets: of the references)" in text
+    assert "comet and exact: mean over sentences of this external scorer" in text
+
+
+def test_zero_shot_pairs_and_tasks_without_a_test_set_are_marked_in_the_score_table(tmp_path: Path) -> None:
+    run = write_both_ways(tmp_path / "run")
+    content = json.loads((run / "scores.json").read_text())
+    del content["languages"]["eng-glg"]
+    content |= {"zero_shot": {"tur-aze": {"bleu": 2.0, "chrf": 18.0}}, "left_out": ["eng-glg"]}
+    (run / "scores.json").write_text(json.dumps(content))
+    text = drawn(run_report(run)).text
+    assert "zero-shot: pairs not trained on, not part of the meanstur-aze2.018.0–" in text
+    assert "not scored: no test set, not part of the meanseng-glg––4.20" in text
+    assert text.index("eng-glg––") < text.index("mean of all3.0")
+
+
+def test_a_mean_of_another_run_stays_in_the_column_of_that_run(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    content = json.loads((run / "scores.json").read_text())
+    for name, rows, mean in (("empty", {}, 7.7), ("full", content["languages"], 9.9)):
+        (tmp_path / name).mkdir()
+        other = content | {"languages": rows, "means": {"all": mean}}
+        (tmp_path / name / "scores.json").write_text(json.dumps(other))
+    text = drawn(run_report(run)).text
+    assert "mean of all26.59.9" in text  # the run without rows has no column
 
 
 def test_a_thousand_languages_can_be_drawn(tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ def digits_of(values: Iterable[float]) -> int:
     return min(6, max(0, 3 - math.floor(math.log10(most)))) if most else 1
 
 
-SCRIPTS = ("elements.js", "chart.js", "reading.js", "curves.js", "graph.js", "player.js", "text.js", "page.js")
+SCRIPTS = ("elements.js", "chart.js", "crosshair.js", "curves.js", "graph.js", "player.js", "sections.js", "page.js")
 TALL = 40
 """Rows above which a table scrolls under its head."""
 LONG = 36

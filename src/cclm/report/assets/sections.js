@@ -21,75 +21,91 @@ function swatch(language) {
 
 function scores(data) {
   if (!data.scores) return quiet("No scores yet.");
-  const rows = data.languages.filter((language) => language.scores);
-  const most = Math.max(1, ...rows.map(({ scores: s }) => Math.max(s.bleu || 0, s.bleu_high || 0)));
-  const columns = [
-    ...data.scores.others.map(({ name }, i) => [name, (language) => language.others[i], (value) => short(value, 1)]),
-    ["chrF", (language) => language.scores.chrf, (value) => short(value, 1)],
-    ["off-target", (language) => language.scores.off_target, offTarget],
-    ...data.scores.scorers.map((name, i) => {
-      const value = (language) => language.by_scorers[i];
-      return [name, value, alike(rows.map(value))];
-    }),
-    ["dev loss", (language) => language.dev_loss, (value) => short(value)],
-    ["L*", (language) => language.benchmark, (value) => short(value)],
-  ].filter(([, value]) => rows.some((language) => typeof value(language) === "number"));
-  const has = (name) => columns.some(([title]) => title === name);
-  const body = [["hrl", "high-resource"], ["lrl", "low-resource"], [null, ""]].map(([side, title]) => {
-    const members = rows.filter((language) => language.side === side);
-    if (!members.length) return null;
-    const cell = html("th", { colspan: String(columns.length + 3), scope: "rowgroup" }, title);
-    const lines = members.map((language) => scoreRow(language, most, columns));
-    return html("tbody", {}, title ? html("tr", { class: "group" }, cell) : null, lines);
-  });
-  const legend = [
-    rows.some(({ scores: s }) => typeof s.bleu_low === "number") ? "Whiskers: confidence interval of BLEU" : "",
-    data.scores.others.length ? `${data.scores.others.map(({ name }) => name).join(", ")}: BLEU of these systems` : "",
-    has("off-target") ? "off-target: translations in another language than asked for (in brackets: references)" : "",
-    data.scores.scorers.length ? `${listed(data.scores.scorers)}: mean over sentences of what that scorer gave` : "",
-    has("dev loss") ? "dev loss: bits per token at the last validation" : "",
-    has("L*") ? "L*: that of the language's own bitext model" : "",
-  ].filter(Boolean);
+  const scored = data.languages.filter((language) => language.scores);
+  const groups = [
+    ["high-resource", scored.filter(({ side }) => side === "hrl")],
+    ["low-resource", scored.filter(({ side }) => side === "lrl")],
+    ["", scored.filter(({ side }) => side === null)],
+    ["zero-shot: pairs not trained on, not part of the means", data.scores.zero_shot],
+    ["not scored: no test set, not part of the means", data.scores.left_out],
+  ].filter(([, rows]) => rows.length);
+  const rows = groups.flatMap(([, members]) => members);
+  const columns = scoreColumns(data, rows);
+  const longest = Math.max(1, ...rows.map(({ scores: s }) => Math.max(s?.bleu || 0, s?.bleu_high || 0)));
   const head = html(
     "tr", {}, html("th", { scope: "col" }, "language"), html("th", { scope: "col", colspan: "2" }, "BLEU"),
-    columns.map(([title]) => html("th", { scope: "col", class: "number" }, title)),
+    columns.map(({ title }) => html("th", { scope: "col", class: "number" }, title)),
   );
-  const table = html("table", { class: "scores" }, html("thead", {}, head), body, means(data, most, columns));
+  const body = groups.map(([title, members]) => {
+    const cell = html("th", { colspan: String(columns.length + 3), scope: "rowgroup" }, title);
+    const lines = members.map((row) => scoreRow(row, longest, columns));
+    return html("tbody", {}, title ? html("tr", { class: "group" }, cell) : null, lines);
+  });
+  const table = html("table", { class: "scores" }, html("thead", {}, head), body, means(data, longest, columns));
   const box = { class: rows.length > 40 ? "wide tall" : "wide", tabindex: "0", role: "region", "aria-label": "scores" };
+  const legend = scoreLegend(data, rows, columns);
   const signature = data.scores.signature.map(([name, value]) => html("span", {}, `${name}: ${value}`));
   return [
     html("div", box, table),
-    legend.length ? html("p", { class: "quiet legend" }, `${legend.join("; ")}.`) : null,
+    legend ? html("p", { class: "quiet legend" }, `${legend}.`) : null,
     html("p", { class: "signature" }, signature),
   ];
 }
 
-function scoreRow(language, most, columns) {
-  const { bleu, bleu_low: low, bleu_high: high } = language.scores;
+// The columns to the right of BLEU that have a number in any row; `means` is the column's part of the table's foot.
+function scoreColumns(data, rows) {
+  const { others, scorers } = data.scores;
+  const column = (title, value, format) => ({ title, value, format, means: null });
+  return [
+    ...others.map(({ name, means }, i) => ({ ...column(name, (row) => row.others[i], (value) => short(value, 1)), means })),
+    column("chrF", (row) => row.scores?.chrf, (value) => short(value, 1)),
+    column("off-target", (row) => row.scores?.off_target, offTarget),
+    ...scorers.map((name, i) => column(name, (row) => row.by_scorers[i], fourDigits(rows.map((row) => row.by_scorers[i])))),
+    column("dev loss", (row) => row.dev_loss, (value) => short(value)),
+    column("L*", (row) => row.benchmark, (value) => short(value)),
+  ].filter(({ value }) => rows.some((row) => typeof value(row) === "number"));
+}
+
+function scoreLegend(data, rows, columns) {
+  const { others, scorers } = data.scores;
+  const has = (name) => columns.some(({ title }) => title === name);
+  return [
+    rows.some(({ scores: s }) => typeof s?.bleu_low === "number") ? "Whiskers: 95\u00a0% confidence interval of BLEU" : "",
+    others.length ? `${listed(others.map(({ name }) => name))}: BLEU of these runs` : "",
+    has("off-target") ? "off-target: share of translations in the wrong language (in brackets: of the references)" : "",
+    scorers.length ? `${listed(scorers)}: mean over sentences of this external scorer` : "",
+    has("dev loss") ? "dev loss: bits per token at the last validation" : "",
+    has("L*") ? "L*: dev loss of the language's bitext model" : "",
+  ].filter(Boolean).join("; ");
+}
+
+function scoreRow(row, longest, columns) {
+  const { bleu, bleu_low: low, bleu_high: high } = row.scores || {};
   return html(
     "tr", {},
-    html("th", { scope: "row" }, swatch(language), language.name),
+    html("th", { scope: "row" }, row.hue ? swatch(row) : null, row.name),
     html("td", { class: "number strong" }, short(bleu, 1)),
-    html("td", { class: "bar" }, bar(bleu, low, high, most, language.hue)),
-    columns.map(([, value, written]) => html("td", { class: "number" }, written(value(language), language))),
+    html("td", { class: "bar" }, row.scores ? bar(bleu, low, high, longest, row.hue || "neutral") : null),
+    columns.map(({ value, format }) => html("td", { class: "number" }, format(value(row), row))),
   );
 }
 
-// A number of a scorer's, with the digits that show four of the largest one.
-function alike(values) {
-  const most = Math.max(0, ...values.map((value) => Math.abs(value || 0)));
-  const digits = most ? Math.min(6, Math.max(0, 3 - Math.floor(Math.log10(most)))) : 1;
-  return (value) => short(value, digits);
+// Formats the scores of an external scorer with the same number of decimals: four digits of the largest one.
+function fourDigits(values) {
+  const largest = Math.max(0, ...values.map((value) => Math.abs(value || 0)));
+  const decimals = largest ? Math.min(6, Math.max(0, 3 - Math.floor(Math.log10(largest)))) : 1;
+  return (value) => short(value, decimals);
 }
 
-// The identifier errs: what it says of the references stands beside.
-function offTarget(share, { scores: { off_target_references: references } }) {
+// The rate on the references is the error rate of the language identifier.
+function offTarget(share, { scores: row }) {
+  const references = row?.off_target_references;
   const percent = (value) => (typeof value === "number" ? `${(100 * value).toFixed(1)}\u00a0%` : "–");
   return `${percent(share)}\u00a0(${percent(references)})`;
 }
 
-function bar(value, low, high, most, colour) {
-  const percent = (amount) => `${((100 * amount) / most).toFixed(2)}%`;
+function bar(value, low, high, longest, colour) {
+  const percent = (amount) => `${((100 * amount) / longest).toFixed(2)}%`;
   const stroke = (x1, x2, y1, y2) => svg("line", { class: "whisker", x1: percent(x1), x2: percent(x2), y1, y2 });
   const whisker = typeof low === "number" && typeof high === "number";
   const floor = Math.max(low, 0); // the normal interval around a BLEU near 0 reaches below it
@@ -100,18 +116,15 @@ function bar(value, low, high, most, colour) {
   );
 }
 
-function means(data, most, columns) {
+function means(data, longest, columns) {
   const titles = [["all", "mean of all"], ["hrl", "mean of HRLs"], ["lrl", "mean of LRLs"], ["worst", "worst"]];
   const known = titles.filter(([name]) => typeof data.scores.means[name] === "number");
   return html("tfoot", {}, known.map(([name, title]) => html(
     "tr", {},
     html("th", { scope: "row" }, title),
     html("td", { class: "number strong" }, short(data.scores.means[name], 1)),
-    html("td", { class: "bar" }, bar(data.scores.means[name], null, null, most, "neutral")),
-    columns.map((_, i) => {
-      const other = data.scores.others[i];
-      return html("td", { class: "number" }, other ? short(other.means[name], 1) : "");
-    }),
+    html("td", { class: "bar" }, bar(data.scores.means[name], null, null, longest, "neutral")),
+    columns.map((column) => html("td", { class: "number" }, column.means ? short(column.means[name], 1) : "")),
   )));
 }
 

@@ -10,28 +10,28 @@ import pytest
 from made_run import EVIL
 
 from cclm.report.document import (
-    TALL,
+    SCROLL_ROWS,
     Cell,
     Document,
     Figure,
     Paragraph,
     Section,
     Table,
+    abbreviated,
     as_markdown,
     best_of,
     cross_table,
     decimal,
-    deviation,
     document_page,
     escape_markdown,
+    integer,
     interval,
-    large,
     mean,
     name_seeds,
     p_value,
     percent,
     signed,
-    whole,
+    standard_deviation,
     with_deviation,
 )
 from cclm.report.svg import PAINTS, axis_range, frame, text, ticks
@@ -44,7 +44,12 @@ def document(*blocks: Table | Paragraph | Figure) -> Document:
 def test_numbers_have_a_true_minus_and_a_dash_for_nothing() -> None:
     assert (decimal(-1.256), decimal(None), decimal(1234.5, 1)) == ("−1.26", "–", "1,234.5")
     assert (signed(0.5), signed(-0.5), signed(None)) == ("+0.50", "−0.50", "–")
-    assert (whole(12345.4), large(9_999), large(12_345), large(2_304_000)) == ("12,345", "9,999", "12 k", "2.3 M")
+    assert (integer(12345.4), abbreviated(9_999), abbreviated(12_345), abbreviated(2_304_000)) == (
+        "12,345",
+        "9,999",
+        "12 k",
+        "2.3 M",
+    )
     assert (interval(-0.1, 0.4), interval(None, None)) == ("−0.10 to +0.40", "–")
     assert (p_value(0.0004), p_value(0.0123), p_value(None)) == ("< 0.001", "0.012", "–")
 
@@ -98,7 +103,7 @@ def test_an_axis_of_huge_values_is_finite_and_has_short_labels() -> None:
 
 def test_means_and_deviations_of_huge_values_are_finite() -> None:
     assert mean([1e308, 1e308]) == 1e308
-    assert math.isfinite(deviation([1e307, -1e307]))
+    assert math.isfinite(standard_deviation([1e307, -1e307]))
     assert decimal(1e308) == "1e+308"
     assert signed(-1e308) == "−1e+308"
 
@@ -131,7 +136,7 @@ def test_a_page_allows_its_own_styles_and_nothing_else() -> None:
 
 
 def test_a_long_table_scrolls_under_its_head() -> None:
-    rows = [[Cell(str(i)), Cell("1")] for i in range(TALL + 1)]
+    rows = [[Cell(str(i)), Cell("1")] for i in range(SCROLL_ROWS + 1)]
     assert '<div class="wide tall"' in document_page(document(Table("t", ("a", "b"), rows)))
     assert '<div class="wide tall"' not in document_page(document(Table("t", ("a", "b"), rows[1:])))
 

@@ -53,9 +53,7 @@ def test_a_torn_last_line_is_passed_over(run: Path, torn: str) -> None:
 
 def test_a_broken_line_before_the_last_is_named(run: Path) -> None:
     write_lines(run / "log.jsonl", [json.dumps(SAVED), '{"event": "tra', json.dumps(SAVED)])
-    with pytest.raises(
-        DataError, match=r"log.jsonl line 2: not JSON: .*; for the report it is enough to delete that line"
-    ):
+    with pytest.raises(DataError, match=r"log.jsonl line 2: not JSON: .*; delete that line to get a report"):
         read_run(run)
 
 

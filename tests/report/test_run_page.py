@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from made_run import EVIL, events, simulated, write_both_ways, write_evil, write_lines, write_log, write_run
 
-from cclm.report.document import SCRIPTS, asset, embed
+from cclm.report.document import SCRIPTS, asset, embed_json
 from cclm.report.pages import run_report
 from cclm.report.run import read_run
 from cclm.report.run_data import MOST_ROUNDS, run_data
@@ -90,9 +90,9 @@ def test_what_a_run_s_files_say_stays_text(tmp_path: Path) -> None:
 
 
 def test_json_in_a_script_has_no_angle_and_no_nan() -> None:
-    assert embed({"a": "</script>"}) == '{"a":"\\u003c/script>"}'
+    assert embed_json({"a": "</script>"}) == '{"a":"\\u003c/script>"}'
     with pytest.raises(ValueError, match="Out of range float values"):
-        embed(float("nan"))
+        embed_json(float("nan"))
 
 
 def test_what_is_not_finite_is_drawn_as_a_gap(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_without_a_graph_the_recipe_says_which_side_a_language_is_on(tmp_path: P
     ("config", "said"),
     [
         ("gate: {name: all}, sampler: {name: temperature}", "all languages from the start, temperature sampling"),
-        ("gate: {name: step}, sampler: {name: unimax}", "admission by the step, unimax sampling"),
+        ("gate: {name: step}, sampler: {name: unimax}", "languages admitted at fixed steps, unimax sampling"),
         ("gate: {name: mine}, sampler: {name: unimax}", "gate mine, unimax sampling"),
         (
             "gate: {name: competence, aggregate: max, threshold: 1}, sampler: {name: unimax}",

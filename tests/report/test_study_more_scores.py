@@ -10,7 +10,7 @@ from read_page import page_of
 
 from cclm.errors import DataError
 from cclm.formats.study import StudyResults
-from cclm.report.document import digits_of
+from cclm.report.document import decimals_for
 from cclm.report.study_page import study_markdown
 
 
@@ -55,7 +55,7 @@ def test_a_scorers_numbers_have_four_digits_and_nothing_is_best() -> None:
     ("values", "digits"), [([0.7], 4), ([0.7, -1.0], 3), ([84.2], 2), ([12345.0], 0), ([1e-9], 6), ([0.0], 1), ([], 1)]
 )
 def test_digits_show_four_of_the_largest(values: list[float], digits: int) -> None:
-    assert digits_of(values) == digits
+    assert decimals_for(values) == digits
 
 
 def test_without_them_nothing_is_said() -> None:

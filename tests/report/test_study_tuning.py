@@ -34,7 +34,7 @@ def test_it_says_what_the_choice_rests_on_and_what_it_cost() -> None:
     page = page_of(made_study(tuned=True))
     assert "The choice used dev data only, and seed 0, which is in no comparison." in page.words
     assert "The mean over languages decides; weighted by dev sentences, it would favour" in page.words
-    assert "The tuning took 6 trainings, 15,000 steps and 10.0 M target tokens" in page.words
+    assert "Tuning took 6 trainings, 15,000 steps and 10.0 M target tokens" in page.words
 
 
 def test_markdown_has_the_same_section_and_a_study_that_tunes_nothing_has_none() -> None:

@@ -17,7 +17,7 @@ from cclm.report.document import (
     best_of,
     cross_table,
     decimal,
-    digits_of,
+    decimals_for,
     mean,
     number_column,
     percent,
@@ -360,7 +360,7 @@ def _off_target(study: Study) -> Table:
 def _of_scorer(study: Study, name: str) -> Table:
     """Nothing is bold: only the scorer's author knows whether higher is better."""
     rows = {arm: _row(study, arm, name) for arm in _arms(study, name)}
-    digits = digits_of(value for row in rows.values() for value in row.values() if value is not None)
+    digits = decimals_for(value for row in rows.values() for value in row.values() if value is not None)
 
     def cell(arm: str, place: str) -> Cell:
         return Cell(decimal(rows[arm].get(place), digits))

@@ -13,17 +13,17 @@ from cclm.report.document import (
     Paragraph,
     Section,
     Table,
+    abbreviated,
     as_markdown,
     cross_table,
     decimal,
     document_page,
-    large,
+    integer,
     mean,
     name_seeds,
     number_column,
     percent,
     plural,
-    whole,
 )
 from cclm.report.study import Study, scores_section
 from cclm.report.study_claims import claims_section, differences_section
@@ -102,7 +102,7 @@ def _admissions(study: Study) -> list[Block]:
 
     def cell(trial: str, lang: str) -> Cell:
         step = by_name[trial].get(lang)
-        return Cell("never" if step is None else whole(step))
+        return Cell("never" if step is None else integer(step))
 
     waiting = {trial.arm for trial, _ in waited}
     at_once = [arm for arm in study.arms if arm not in waiting and any(trial.arm == arm for trial, _ in trials)]
@@ -130,7 +130,7 @@ def _dev_losses(study: Study) -> Table:
         " of steps; at the selected checkpoint also weighted by dev sentences. A dash where some seed had stopped"
         " before: without it the mean would be of other seeds."
     )
-    return Table("Dev loss on the way", head, rows, note, words=(0, len(head) - 1))
+    return Table("Dev loss on the way", head, rows, note, text_columns=(0, len(head) - 1))
 
 
 def _at(study: Study, arm: str, share: str) -> float | None:
@@ -155,19 +155,19 @@ def _cost(study: Study, seconds: Mapping[str, float]) -> Section:
     for arm in study.arms:
         tokens, steps = study.average(arm, "tokens"), study.average(arm, "steps")
         share = percent(extra / tokens) if extra and tokens and arm != "bitext" else DASH
-        row = [Cell(arm), Cell(whole(steps)), Cell(large(tokens)), Cell(share)]
+        row = [Cell(arm), Cell(integer(steps)), Cell(abbreviated(tokens)), Cell(share)]
         taken = [seconds[trial.run] for trial in study.finished(arm) if trial.run in seconds]
-        rows.append([*row, Cell(whole(mean(taken)) if taken else DASH)] if seconds else row)
+        rows.append([*row, Cell(integer(mean(taken)) if taken else DASH)] if seconds else row)
     head = ("arm", "steps", "target tokens", "L* beside it", *(("seconds",) if seconds else ()))
     blocks: list[Block] = [Table(f"Cost of one trial{study.over_seeds}", head, rows)]
     if benchmark and extra:
-        trained = f"{plural(benchmark.steps, 'step')} and " if benchmark.steps else ""
-        blocks.append(
-            Paragraph(
-                f"Methods that use competence need L* first. The bitext models behind it took {trained}{large(extra)}"
-                " target tokens, once for all arms; “L* beside it” is that as a share of one trial."
-            )
+        steps_taken = f"{plural(benchmark.steps, 'step')} and " if benchmark.steps else ""
+        text = (
+            "Methods that use competence need L* first. Training the bitext models that give L* took"
+            f" {steps_taken}{abbreviated(extra)} target tokens, once for all arms. “L* beside it” is this cost as a"
+            " share of one trial."
         )
+        blocks.append(Paragraph(text))
     return Section("cost", "What it cost", blocks)
 
 
@@ -182,8 +182,8 @@ def _tuning(tuned: Tuning) -> Section:
         " comparison. What is not in the table was not tuned."
     )
     cost = (
-        f"The tuning took {plural(len(rows), 'training')}, {plural(tuned.steps, 'step')} and {large(tuned.tokens)}"
-        " target tokens, in addition to the cost of the trials."
+        f"Tuning took {plural(len(rows), 'training')}, {plural(tuned.steps, 'step')} and"
+        f" {abbreviated(tuned.tokens)} target tokens, in addition to the cost of the trials."
     )
     table = Table("Tuning", head, rows, TUNING, (0, 1, 5))
     return Section("tuning", "What was tuned", [Paragraph(words), table, Paragraph(cost)])
@@ -227,10 +227,10 @@ def _statistics(study: Study) -> Table:
     tasks = [*languages, *(lang for lang in losses if lang not in languages)]
     columns: dict[str, list[str]] = {"": [SIDES[study.side(lang)] for lang in tasks]}
     for split in ("train", "dev", "test"):
-        columns[split] = [whole(data.sizes.get(lang, {}).get(split)) for lang in tasks]
+        columns[split] = [integer(data.sizes.get(lang, {}).get(split)) for lang in tasks]
     columns["L*"] = [decimal(losses.get(lang), 3) for lang in tasks]
     if study.paper:
-        columns["train, paper"] = [whole(study.paper.pairs(lang)) for lang in tasks]
+        columns["train, paper"] = [integer(study.paper.pairs(lang)) for lang in tasks]
         columns["L*, paper"] = [decimal(study.paper.loss(lang), 3) for lang in tasks]
     rows = [[Cell(lang), *map(Cell, row)] for lang, *row in zip(tasks, *columns.values(), strict=True)]
     note = "Sentence pairs; L*: dev loss of the language's own bitext model, in bits per token."
@@ -252,7 +252,7 @@ def _similarities(study: Study) -> Table:
 def _arms(study: Study) -> Table:
     settings = study.results.study.arms
     rows = [[Cell(arm), Cell(_changes(settings.get(arm)))] for arm in study.arms]
-    return Table("What each arm changes in the recipe", ("arm", "settings"), rows, words=(0, 1))
+    return Table("What each arm changes in the recipe", ("arm", "settings"), rows, text_columns=(0, 1))
 
 
 def _changes(settings: dict[str, Any] | None) -> str:  # settings of any type

@@ -14,10 +14,10 @@ from cclm.report.document import (
     as_markdown,
     decimal,
     document_page,
+    integer,
     number_column,
     percent,
     plural,
-    whole,
 )
 from cclm.report.svg import Style, axis_range, element, frame, limit, line, number, paint, plain, shorten, text, ticks
 
@@ -73,8 +73,8 @@ def _leaves(sweep: Sweep) -> Table:
         "macro": number_column([leaf.macro for leaf in leaves], 3, lowest=True),
         "BLEU": number_column([leaf.bleu for leaf in leaves]),
         "chrF": number_column([leaf.chrf for leaf in leaves]),
-        "steps": [Cell(whole(leaf.steps)) for leaf in leaves],
-        "best": [Cell(whole(leaf.best)) for leaf in leaves],
+        "steps": [Cell(integer(leaf.steps)) for leaf in leaves],
+        "best": [Cell(integer(leaf.best)) for leaf in leaves],
         "admissions": [Cell(_admissions(leaf.admissions, late)) for leaf in leaves],
         "same as": [Cell(_name(leaf.same_as) if leaf.same_as else "") for leaf in leaves],
     }
@@ -87,14 +87,14 @@ def _leaves(sweep: Sweep) -> Table:
         " in bits per token. Admissions: the step at which each language joined that had to wait. Same as: a leaf that"
         " made the same decisions and is therefore the same model."
     )
-    return Table("Leaves of the sweep", ("leaf", *columns), rows, note, words=(0, 7, 8))
+    return Table("Leaves of the sweep", ("leaf", *columns), rows, note, text_columns=(0, 7, 8))
 
 
 def _admissions(admissions: Mapping[str, int], late: Sequence[str]) -> str:
     """The languages that had to wait, in the order of admission."""
     came = sorted((lang for lang in late if lang in admissions), key=lambda lang: admissions[lang])
     never = [lang for lang in late if lang not in admissions]
-    named = [f"{lang} {whole(admissions[lang])}" for lang in came] + [f"{lang} never" for lang in never]
+    named = [f"{lang} {integer(admissions[lang])}" for lang in came] + [f"{lang} never" for lang in never]
     more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
     return ", ".join(named[:MOST_NAMED] + more) or DASH
 
@@ -106,10 +106,10 @@ def _name(leaf: Point) -> str:
 def _steps_saved(steps: Steps) -> str:
     trained, independent, fewest = steps.trained, steps.independent, steps.fewest
     saved = f", {percent(1 - trained / independent)} fewer than" if trained < independent else ", against"
-    alone = f"{whole(independent)} that independent runs would have taken"
+    alone = f"{integer(independent)} that independent runs would have taken"
     return (
-        f"Leaves share their steps until their first different decision. The sweep trained {whole(trained)}"
-        f" steps{saved} the {alone}; no sweep over these leaves could do with fewer than {whole(fewest)}."
+        f"Leaves share their steps until their first different decision. The sweep trained {integer(trained)}"
+        f" steps{saved} the {alone}; no sweep over these leaves could do with fewer than {integer(fewest)}."
     )
 
 

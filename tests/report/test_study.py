@@ -66,7 +66,7 @@ def test_signs_stand_only_where_an_adjusted_primary_comparison_licenses_them() -
     signs = {arm: re.sub(r"[^†‡§]", "", shown) for arm, shown in page.column("Table 1", "chrF").items()}
     assert {arm: sign for arm, sign in signs.items() if sign} == {"ccl-m-avg": "†", "multidds-s": "§"}
     assert not any(re.search("[†‡§]", shown) for shown in page.column("Table 1", "BLEU").values())
-    said = "† better than proportional; § better than ccl-m-avg, by a primary comparison (Holm-adjusted p < 0.05)."
+    said = "† better than proportional; § better than ccl-m-avg in a primary comparison (Holm-adjusted p < 0.05)."
     assert said in page.words
 
 

@@ -38,7 +38,7 @@ def test_off_target_rates_stand_above_those_of_the_references() -> None:
     assert best == {
         f"Off-target rate/ccl-m-avg/{place}" for place in ("mean", "LRLs", "HRLs", *LRLS, *HRLS) if place != "bel"
     }
-    assert "Share of the translations in another language than asked for, mean over seeds" in page.words
+    assert "Share of translations in the wrong language, mean over seeds" in page.words
 
 
 def test_a_scorers_numbers_have_four_digits_and_nothing_is_best() -> None:
@@ -47,7 +47,9 @@ def test_a_scorers_numbers_have_four_digits_and_nothing_is_best() -> None:
     assert page.column("comet", "LRLs") == {"proportional": "–", "ccl-m-avg": "–"}
     assert page.column("comet", "aze") == {"proportional": "1.000", "ccl-m-avg": "0.620"}
     assert not any(mark.startswith("comet/") for mark in page.strong)
-    assert "What the scorer comet gave the sentences of each language on average, mean over seeds." in page.words
+    assert (
+        "Scores of the external scorer comet, mean over the sentences of each language, mean over seeds." in page.words
+    )
     assert "mean over seeds." not in page_of(scored(seeds=[1])).words
 
 

@@ -41,12 +41,12 @@ def test_intervals_and_p_of_a_bootstrap_are_shown_and_called_so() -> None:
             wanted = f"{one['low']:+.2f} to {one['high']:+.2f}".replace("-", "−")
             assert shown[pair] == wanted
             assert page.column("Primary comparisons", "p, Holm")[pair] == "0.003"
-    assert "One seed: intervals and p are of a paired bootstrap of its test sentences" in page.words
-    assert "of the methods they say nothing" in page.words
-    assert "Line: 95\u00a0% interval of a paired bootstrap of the test sentences, of one seed." in page.words
+    assert "The study has one seed: intervals and p come from a paired bootstrap of its test sentences" in page.words
+    assert "but not whether one method is better" in page.words
+    assert "Line: 95\u00a0% interval of a paired bootstrap of the test sentences of one seed." in page.words
     assert "paired t-test" not in page.words
     assert "paired by seed" not in page.words
-    assert "Diamond: the difference, full where" in page.words
+    assert "Diamond: the difference, filled if" in page.words
 
 
 def test_of_one_seed_there_is_no_mean() -> None:
@@ -67,7 +67,7 @@ def test_the_forest_plot_has_the_intervals() -> None:
     assert len(lines) == len(shown)
     widths = {round(float(line.attrib["x2"]) - float(line.attrib["x1"]), 0) for line in lines}
     assert len(widths) == 1
-    assert (root.findtext(f"{SVG}title") or "").endswith("first − second (one seed, its sentences resampled)")
+    assert (root.findtext(f"{SVG}title") or "").endswith("first − second (one seed, test sentences resampled)")
 
 
 def test_each_language_has_its_difference_and_its_mark() -> None:

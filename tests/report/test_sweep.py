@@ -142,7 +142,7 @@ def test_the_steps_saved_are_told(trained: int, said: str) -> None:
     sweep = made_sweep()
     sweep["steps"]["trained"] = trained
     assert said in sweep_markdown(sweep)
-    assert "fewer than 20,900" in sweep_markdown(sweep)
+    assert "these leaves need at least 20,900" in sweep_markdown(sweep)
 
 
 def test_the_lead_tells_what_was_chosen() -> None:

@@ -117,7 +117,7 @@ def test_an_lrl_like_nobody_has_no_nearest_hrl_and_stands_last() -> None:
     root = drawing(LanguageGraph(HRLS, LRLS, SIMILARITY | {"bel": dict.fromkeys(HRLS, 0.0)}))
     assert names(root, "lrl") == ["aze", "glg", "slk", "bel"]
     assert (len(of_class(root, "edge")), len(of_class(root, "nearest"))) == (13, 3)
-    assert "bel: like no HRL" in str(root.findtext(f"{SVG}desc"))
+    assert "bel: similar to no HRL" in str(root.findtext(f"{SVG}desc"))
 
 
 def test_a_graph_in_which_nobody_resembles_anybody_is_drawn() -> None:
@@ -142,14 +142,14 @@ def test_of_very_many_languages_the_most_similar_are_drawn_and_the_rest_counted(
     absent = set(given.low_resource) - set(lrls)
     weakest = min(given.similarity[lrl][given.nearest[lrl]] for lrl in lrls)
     assert all(given.similarity[lrl][given.nearest[lrl]] <= weakest for lrl in absent)
-    note = f"not drawn: 780 LRLs less like any HRL (780 admitted) and {100 - len(hrls)} HRLs"
+    note = f"not drawn: 780 LRLs less similar to any HRL (780 admitted) and {100 - len(hrls)} HRLs"
     assert any(note in str(label.text) for label in of_class(root, "quiet"))
     assert len(text) < 200_000
 
 
 def test_what_is_left_out_is_said_of_each_side_that_lacks_something() -> None:
-    assert "not drawn: 1 LRL less like any HRL</text>" in draw_graph(made_up(1, 121))
-    assert re.search(r"not drawn: \d+ HRLs nearest to none of these</text>", draw_graph(made_up(300, 5)))
+    assert "not drawn: 1 LRL less similar to any HRL</text>" in draw_graph(made_up(1, 121))
+    assert re.search(r"not drawn: \d+ HRLs not nearest to any LRL drawn</text>", draw_graph(made_up(300, 5)))
     assert "not drawn" not in draw_graph(made_up(120, 120))
 
 
@@ -228,7 +228,7 @@ def test_the_same_graph_gives_the_same_text() -> None:
         ({"admitted": ["xyz"]}, "admitted: unknown language xyz"),
         ({"readiness": {"tur": 0.5}}, "readiness: unknown language tur"),
         ({"readiness": {"aze": float("nan")}}, "readiness of aze is nan"),
-        ({"readiness": {"aze": -0.5}}, "readiness of aze is -0.5; a competence is a finite number of at least 0"),
+        ({"readiness": {"aze": -0.5}}, "readiness of aze is -0.5; a competence must be a finite number >= 0"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(wrong: dict[str, Any], message: str) -> None:

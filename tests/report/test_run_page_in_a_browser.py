@@ -95,7 +95,9 @@ def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "proportional" / "scores.json").write_text((run / "scores.json").read_text())
     found = drawn(run_report(run))
     assert "proportional: BLEU of these runs" in found.text
-    assert "glg joined: its HRLs-evaluated competence was 0.902, at or above the threshold of 0.9" in found.text
+    assert (
+        "glg admitted: HRLs-evaluated competence 0.902, threshold 0.9; from the competence of por (0.91)" in found.text
+    )
     for words in (
         "mean of LRLs",
         "nrefs:1|case:mixed",
@@ -165,8 +167,8 @@ def test_a_run_that_has_just_begun_says_what_is_not_there_yet(tmp_path: Path, fi
     write_log(tmp_path, first)
     found = drawn(run_report(tmp_path))
     assert "No scores yet." in found.text
-    assert "not stopped yet" in found.text
-    assert ("No round measured yet." in found.text) == (not first)
+    assert "still running or interrupted" in found.text
+    assert ("No round has been measured yet." in found.text) == (not first)
 
 
 def test_nothing_that_a_run_s_files_say_is_executed(tmp_path: Path) -> None:
@@ -180,7 +182,9 @@ def test_nothing_that_a_run_s_files_say_is_executed(tmp_path: Path) -> None:
 def test_competence_far_above_one_is_explained(tmp_path: Path) -> None:
     probe = {"event": "probe", "step": 1, "dev_loss": {"aze": 3.0, "bel": 4.0}, "admitted": ["aze", "bel"]}
     write_log(tmp_path, [probe | {"competence": {"aze": 16.6, "bel": 1.9}}])
-    assert "Far above 1: aze 16.60. There the bitext model behind L* is much worse" in drawn(run_report(tmp_path)).text
+    assert (
+        "Far above 1: aze 16.60. Their bitext models are much worse than this model" in drawn(run_report(tmp_path)).text
+    )
     write_log(tmp_path, [probe | {"competence": {"aze": 1.6, "bel": 1.9}}])
     assert "Far above 1" not in drawn(run_report(tmp_path)).text
 
@@ -201,7 +205,7 @@ def test_graph_charts_and_player_have_names_for_screen_readers(tmp_path: Path) -
     assert [label.partition(".")[0] for label in labels[1:]] == [
         "Competence", "HRLs-evaluated competence", "Sampling weights", "Dev loss",
     ]  # fmt: skip
-    assert 'role="group" aria-label="step through the training"' in text
+    assert 'role="group" aria-label="training steps"' in text
     assert len(re.findall(r'<button type="button" aria-label="[^"]+"', text)) == 3
 
 
@@ -256,7 +260,7 @@ def test_arrow_keys_step_through_the_rounds(tmp_path: Path) -> None:
     found = acting(page, pressed("ArrowLeft", 2, shift=True) + pressed("ArrowLeft", 1, shift=False))
     assert (found.open, "step 31,900" in found.text) == ({"hrl": 4, "lrl": 2}, True)
     found = acting(page, pressed("ArrowLeft", 9, shift=True))
-    assert (found.open, "4 of 8 languages take part" in found.text) == ({"hrl": 4}, True)
+    assert (found.open, "4 of 8 languages admitted" in found.text) == ({"hrl": 4}, True)
 
 
 def test_pointing_at_a_chart_shows_its_moment_everywhere(tmp_path: Path) -> None:

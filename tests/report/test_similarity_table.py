@@ -52,7 +52,7 @@ def test_among_equals_the_first_declared_is_the_nearest() -> None:
 def test_an_lrl_like_nobody_has_no_star_and_the_caption_says_so() -> None:
     lonely = LanguageGraph(HRLS, LRLS, SIMILARITY | {"bel": dict.fromkeys(HRLS, 0.0)})
     assert [row[2] for row in rows(lonely)] == ["0.00"] * 4
-    assert "* nearest HRL; like no HRL: bel" in printed(lonely)
+    assert "* nearest HRL; similar to no HRL: bel" in printed(lonely)
 
 
 def test_up_to_twelve_lrls_have_a_column_each_more_have_a_row_each() -> None:

@@ -1,21 +1,21 @@
-// What is said in words and tables: the summary, the scores, the admissions, the translations, what was run.
+// The sections of text and tables: summary, scores, admissions, translations, settings.
 
 function summary(data) {
   const { method, steps, tokens, stopped, phase } = data.summary;
-  const amount = `${whole(steps)} steps${tokens ? ` and ${large(tokens)} target tokens` : ""}`;
+  const amount = `${integer(steps)} steps${tokens ? ` and ${large(tokens)} target tokens` : ""}`;
   const end = stopped
-    ? `stopped at step ${whole(stopped.step)}${stopped.reason ? `: ${stopped.reason}` : ""}`
-    : "not stopped yet";
-  const best = stopped && stopped.best !== null ? `; best checkpoint: step ${whole(stopped.best)}` : "";
-  const second = phase === null ? "" : `; second phase from step ${whole(phase)}`;
+    ? `stopped at step ${integer(stopped.step)}${stopped.reason ? `: ${stopped.reason}` : ""}`
+    : "still running or interrupted";
+  const best = stopped && stopped.best !== null ? `; best checkpoint: step ${integer(stopped.best)}` : "";
+  const second = phase === null ? "" : `; second phase from step ${integer(phase)}`;
   return `${method ? `${method}. ` : ""}${amount}; ${end}${best}${second}.`;
 }
 
 const quiet = (text) => html("p", { class: "quiet" }, text);
 
 function swatch(language) {
-  const place = { x1: 0, x2: 18, y1: 6, y2: 6 };
-  const line = svg("line", { class: `line ${language.hue}`, ...place, "stroke-dasharray": dash(language) });
+  const ends = { x1: 0, x2: 18, y1: 6, y2: 6 };
+  const line = svg("line", { class: `line ${language.hue}`, ...ends, "stroke-dasharray": dash(language) });
   return svg("svg", { class: "swatch", viewBox: "0 0 18 12", width: 18, height: 12, "aria-hidden": "true" }, line);
 }
 
@@ -108,7 +108,7 @@ function bar(value, low, high, longest, colour) {
   const percent = (amount) => `${((100 * amount) / longest).toFixed(2)}%`;
   const stroke = (x1, x2, y1, y2) => svg("line", { class: "whisker", x1: percent(x1), x2: percent(x2), y1, y2 });
   const whisker = typeof low === "number" && typeof high === "number";
-  const floor = Math.max(low, 0); // the normal interval around a BLEU near 0 reaches below it
+  const floor = Math.max(low, 0); // a normal interval around a small BLEU may be negative
   return svg(
     "svg", { class: "bar", width: "100%", height: 16, "aria-hidden": "true" },
     svg("rect", { class: `fill ${colour}`, x: 0, y: 4, width: percent(Math.max(value || 0, 0)), height: 8, rx: 1.5 }),
@@ -133,23 +133,23 @@ function admissions(data) {
   const name = (admission) => data.languages[admission.language].name;
   const first = data.admissions.filter((admission) => admission.step === 0);
   const later = data.admissions.filter((admission) => admission.step > 0);
-  const waiting = data.languages.filter((_, number) => !data.arrival.has(number)).map((language) => language.name);
+  const waiting = data.languages.filter((_, number) => !data.admissionOf.has(number)).map((language) => language.name);
   const reasons = [...new Set(first.map((admission) => admission.reason).filter(Boolean))];
   const because = reasons.length ? ` (${reasons.join("; ")})` : "";
-  const items = together(later).map((group) => html(
-    "li", {}, html("span", { class: "when" }, whole(group[0].step)), sentence(group[0], counted(group.map(name))),
+  const items = groupAdmissions(later).map((group) => html(
+    "li", {}, html("span", { class: "when" }, integer(group[0].step)), sentence(group[0], counted(group.map(name))),
   ));
   const list = html("ol", { class: "admissions" }, items);
-  const sofar = data.summary.stopped ? "" : " so far";
+  const soFar = data.summary.stopped ? "" : " so far";
   return [
-    first.length ? html("p", {}, strong(counted(first.map(name))), ` took part from the start${because}.`) : null,
+    first.length ? html("p", {}, strong(counted(first.map(name))), ` trained from the start${because}.`) : null,
     items.length > 24 ? html("details", {}, html("summary", {}, `${items.length} later admissions`), list) : list,
-    waiting.length ? html("p", {}, strong(counted(waiting)), ` took no part${sofar}.`) : null,
+    waiting.length ? html("p", {}, strong(counted(waiting)), ` not admitted${soFar}.`) : null,
   ];
 }
 
-// Those who came at one step for one reason share a sentence.
-function together(admitted) {
+// Languages admitted at the same step for the same reason share a sentence.
+function groupAdmissions(admitted) {
   const groups = [];
   for (const admission of admitted) {
     const last = groups[groups.length - 1];
@@ -160,17 +160,17 @@ function together(admitted) {
   return groups;
 }
 
-const counted = (names) => (names.length > 24 ? `${whole(names.length)} languages` : listed(names));
+const counted = (names) => (names.length > 24 ? `${integer(names.length)} languages` : listed(names));
 
 const strong = (text) => html("strong", {}, text);
 
 function sentence(admission, name) {
   const { hrls_competence: ready, threshold, vouched, reason } = admission;
-  if (ready === null) return html("span", {}, strong(name), ` joined${reason ? `: ${reason}` : ""}.`);
-  const witnesses = listed(vouched.map(([hrl, value]) => `${hrl} (${short(value)})`));
-  const limit = threshold === null ? "" : `, at or above the threshold of ${threshold}`;
-  const by = witnesses ? `; vouched for by ${witnesses}` : "";
-  return html("span", {}, strong(name), ` joined: its HRLs-evaluated competence was ${short(ready, 3)}${limit}${by}.`);
+  if (ready === null) return html("span", {}, strong(name), ` admitted${reason ? `: ${reason}` : ""}.`);
+  const contributions = listed(vouched.map(([hrl, value]) => `${hrl} (${short(value)})`));
+  const limit = threshold === null ? "" : `, threshold ${threshold}`;
+  const by = contributions ? `; from the competence of ${contributions}` : "";
+  return html("span", {}, strong(name), ` admitted: HRLs-evaluated competence ${short(ready, 3)}${limit}${by}.`);
 }
 
 function translations(data) {
@@ -178,8 +178,10 @@ function translations(data) {
   const folded = data.translations.length > MANY;
   return data.translations.filter(({ sentences }) => sentences.length).map(({ split, source, target, sentences }) => {
     const title = [strong(`${source} → ${target}`), html("span", { class: "quiet" }, ` ${split}`)];
-    const texts = sentences.map((one) => html("dl", { class: "sentence" }, [
-      ["source", one.source, source], ["translation", one.translation, target], ["reference", one.reference, target],
+    const texts = sentences.map((sentence) => html("dl", { class: "sentence" }, [
+      ["source", sentence.source, source],
+      ["translation", sentence.translation, target],
+      ["reference", sentence.reference, target],
     ].filter(([, text]) => text !== null).map(([kind, text, code]) => html(
       "div", { class: kind }, html("dt", {}, kind), html("dd", { dir: "auto", lang: code }, text || "(empty)"),
     ))));
@@ -187,13 +189,13 @@ function translations(data) {
   });
 }
 
-function whatWasRun(data) {
+function settings(data) {
   const facts = data.environment.map(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]);
-  if (!facts.length && !data.settings) return quiet("Neither config.yaml nor environment.json is here.");
+  if (!facts.length && !data.settings) return quiet("The run has neither config.yaml nor environment.json.");
   return html(
     "details",
     {},
-    html("summary", {}, "Settings, versions and data"),
+    html("summary", {}, "Show settings, versions and data"),
     facts.length ? html("h3", {}, "Environment") : null,
     facts.length ? html("dl", { class: "facts" }, facts) : null,
     data.settings ? html("h3", {}, "Settings") : null,

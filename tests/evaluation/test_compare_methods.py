@@ -139,7 +139,7 @@ def test_one_run_of_each_method_or_runs_of_one_method_are_compared_run_by_run(ru
 
 def test_a_seed_that_a_method_has_twice_is_refused(runs: Path) -> None:
     shutil.copytree(runs / "ccl-m.2", runs / "again")
-    message = r"again is the same method with the same seed \(2\) as .*ccl-m\.2: .* give one of the two"
+    message = r"again has the same method and the same seed \(2\) as .*ccl-m\.2: .* give only one of the two"
     with pytest.raises(ConfigError, match=message):
         compare(of(runs, "uniform.1", "uniform.2", "ccl-m.1", "ccl-m.2", "again"))
 

@@ -67,20 +67,20 @@ def test_what_it_says_on_stderr_is_seen(capfd: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("print('hello')", "line 1 of its answers is 'hello'; expected {\"id\""),
-        ("print()", "line 1 of its answers is ''"),
-        ("print('[1, 2]')", r"line 1 of its answers is '\[1, 2\]'"),
-        ("print('{\"id\": 0}')", "line 1 of its answers"),
-        ("print('{\"id\": 0, \"score\": \"0.5\"}')", "line 1 of its answers"),
-        ("print('{\"id\": 0, \"score\": true}')", "line 1 of its answers"),
-        ("print('{\"id\": 0, \"score\": NaN}')", "line 1 of its answers"),
-        ("print('{\"id\": 0, \"score\": 1' + '0' * 400 + '}')", "line 1 of its answers"),
-        ("print('{\"id\": \"0\", \"score\": 1}')", "line 1 of its answers"),
-        ("sys.stdout.buffer.write(bytes([255, 10]))", "line 1 of its answers"),
-        ("print('{\"id\": 0, \"score\": 1}\\n{\"id\": 7, \"score\": 1}')", "line 2 .* about id 7, which it was not"),
-        ("print('{\"id\": 0, \"score\": 1}\\n{\"id\": 0, \"score\": 1}')", "line 2 .* about id 0, which it has ans"),
-        ("print('{\"id\": 1, \"score\": 1}')", "no answer for 2 of 3 segments, the first of them id 0; it must answer"),
-        ("sys.exit(3)", "ended with exit status 3; it may have said why above"),
+        ("print('hello')", "output line 1 is 'hello'; expected {\"id\""),
+        ("print()", "output line 1 is ''"),
+        ("print('[1, 2]')", r"output line 1 is '\[1, 2\]'"),
+        ("print('{\"id\": 0}')", "output line 1"),
+        ("print('{\"id\": 0, \"score\": \"0.5\"}')", "output line 1"),
+        ("print('{\"id\": 0, \"score\": true}')", "output line 1"),
+        ("print('{\"id\": 0, \"score\": NaN}')", "output line 1"),
+        ("print('{\"id\": 0, \"score\": 1' + '0' * 400 + '}')", "output line 1"),
+        ("print('{\"id\": \"0\", \"score\": 1}')", "output line 1"),
+        ("sys.stdout.buffer.write(bytes([255, 10]))", "output line 1"),
+        ("print('{\"id\": 0, \"score\": 1}\\n{\"id\": 7, \"score\": 1}')", "output line 2 has id 7, but there are 3 segments"),
+        ("print('{\"id\": 0, \"score\": 1}\\n{\"id\": 0, \"score\": 1}')", "output line 2 has id 0, which already has a score"),
+        ("print('{\"id\": 1, \"score\": 1}')", "no answer for 2 of 3 segments, the first is id 0; expected"),
+        ("sys.exit(3)", "failed with exit status 3; its messages are above"),
     ],
 )  # fmt: skip
 def test_an_answer_that_is_none_is_refused(program: str, message: str) -> None:
@@ -90,7 +90,7 @@ def test_an_answer_that_is_none_is_refused(program: str, message: str) -> None:
 
 def test_an_answer_that_never_ends_is_refused() -> None:
     endless = "import sys\nwhile True: sys.stdout.write('x' * 1000)"
-    with pytest.raises(ValueError, match=r"printed [\d,]+ bytes without a line end; expected"):
+    with pytest.raises(ValueError, match=r"printed [\d,]+ bytes without a newline; expected"):
         segment_scores(python(endless), [{"hypothesis": "a"}])
 
 
@@ -125,9 +125,9 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("no-such-program --fast", "no-such-program: No such file or directory; give a program that is on the path"),
+        ("no-such-program --fast", "no-such-program: No such file or directory; give a program on the PATH"),
         ("python 'unclosed", "not a command: No closing quotation"),
-        ("  ", "not a command: it is empty"),
+        ("  ", "the command is empty"),
     ],
 )
 def test_what_cannot_be_started_is_told(command: str, message: str) -> None:
@@ -187,9 +187,7 @@ def test_a_scorers_numbers_are_means_over_sentences_and_stay_while_the_translati
     assert both.languages["aze"]["exact"] == 0.25
 
     before = (run / "scores.json").read_bytes()
-    with pytest.raises(
-        DataError, match=r"^scorer mine \(false\): ended with exit status 1; it may have said why above$"
-    ):
+    with pytest.raises(DataError, match=r"^scorer mine \(false\): failed with exit status 1; its messages are above$"):
         evaluation.score({"mine": "false"})
     assert (run / "scores.json").read_bytes() == before
     damaged = json.loads(before)
@@ -209,12 +207,12 @@ def test_scorers_are_named() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["comet"], "--scorer comet: write NAME=COMMAND, the name of letters, digits"),
-        (["comet= "], "--scorer comet= : write NAME=COMMAND"),
-        (["=x"], "--scorer =x: write NAME=COMMAND"),
-        (["a b=x"], "--scorer a b=x: write NAME=COMMAND"),
-        (["chrf=x"], "--scorer chrf=x: 'chrf' is taken; give the scorer another name"),
-        (["a=x", "a=y"], "--scorer a=y: 'a' is taken"),
+        (["comet"], "--scorer comet: expected NAME=COMMAND, the name from letters, digits"),
+        (["comet= "], "--scorer comet= : expected NAME=COMMAND"),
+        (["=x"], "--scorer =x: expected NAME=COMMAND"),
+        (["a b=x"], "--scorer a b=x: expected NAME=COMMAND"),
+        (["chrf=x"], "--scorer chrf=x: the name 'chrf' is already used; choose another"),
+        (["a=x", "a=y"], "--scorer a=y: the name 'a' is already used"),
     ],
 )
 def test_a_scorer_without_a_name_of_its_own_is_refused(given: list[str], message: str) -> None:

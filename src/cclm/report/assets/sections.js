@@ -142,7 +142,7 @@ function admissions(data) {
   const list = html("ol", { class: "admissions" }, items);
   const soFar = data.summary.stopped ? "" : " so far";
   return [
-    first.length ? html("p", {}, strong(counted(first.map(name))), ` trained from the start${because}.`) : null,
+    first.length ? html("p", {}, strong(counted(first.map(name))), ` in training from the start${because}.`) : null,
     items.length > 24 ? html("details", {}, html("summary", {}, `${items.length} later admissions`), list) : list,
     waiting.length ? html("p", {}, strong(counted(waiting)), ` not admitted${soFar}.`) : null,
   ];

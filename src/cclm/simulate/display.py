@@ -46,7 +46,7 @@ class SimulationView:
         for record, admitted in _shown(self._outcome.rounds):
             cells = [_cell(lang, record, lang in admitted) for lang in self._scenario.sizes]
             table.add_row(f"{record['step']:,}", *cells)
-        legend = "competence (1: bitext model) and share of draws; not admitted: (HRLs-evaluated competence)\n"
+        legend = "competence (1: bitext model), share of draws; (HRLs-evaluated) if not admitted\n"
         return Group(table, Text(legend, style="dim"))
 
     def _summary(self) -> RenderableType:

@@ -52,7 +52,7 @@ TARGETS = {"parent": 3, "group": 3, "all": 2, "one": 2}
 SIGNALS = {signal.SIGKILL: 8, signal.SIGTERM: 1, signal.SIGINT: 1}
 CLOCKS = re.compile(r"(^|/)(timing\.jsonl|environment\.json|\.?[^/]*lock)$")
 """Files that say when, how fast and where something was made, and locks."""
-COST = re.compile(rb"What it cost\n.*?(?=\n## )|What it cost</h2>.*?(?=<h2)", re.DOTALL)
+COST = re.compile(rb"## Cost\n.*?(?=\n## )|>Cost</h2>.*?(?=<h2)", re.DOTALL)
 """The section of a study's report that says how many seconds its trainings took."""
 CHECKPOINT = re.compile(r"(.*/checkpoints)/step-(\d+)(/|$)")
 LIMIT = 300.0

@@ -148,10 +148,10 @@ def _error_in(said: str) -> str:
 
 def work(job: Job, stderr: str) -> None:
     """Does a job in this process, which was forked off for it."""
-    let_through()
     os.setsid()  # a terminal's signals reach the parent alone, which passes them on once
     with open(stderr, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
+    let_through()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
     import torch  # was loaded before this process was forked off, and is nothing for the parent

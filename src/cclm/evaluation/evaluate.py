@@ -15,6 +15,7 @@ from cclm.formats.translations import Translations
 from cclm.progress_bar import Progress, shown
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import best_of, data_of, is_bitext, recipe_of, tasks_of, weights_of
+from cclm.training.lock import Lock, announce
 from cclm.training.tasks import Task
 from cclm.translation.load import load, refuse_other_data
 from cclm.translation.model import Model
@@ -72,7 +73,20 @@ class Evaluation:
         return scores if is_current and self.translated() else None
 
     def translate(self) -> list[Path]:
-        """Translates every task with the best checkpoint; returns the files with the translations."""
+        """Translates every task with the best checkpoint; returns the files with the translations.
+
+        Another process that translates or scores the run is waited for, and may have done it then.
+        """
+        was_done = self.translated() is not None
+        with self._lock():
+            if was_done or self.translated() is None:
+                self._translate_all()
+        return self._files()
+
+    def _lock(self) -> Lock:
+        return Lock(self._marker.parent, file=self._marker.with_name("lock"), wait=announce)
+
+    def _translate_all(self) -> None:
         made_from = self.made_from()
         self._marker.parent.mkdir(exist_ok=True)
         # Until the marker file is written again, translations from two checkpoints may be mixed.
@@ -85,21 +99,23 @@ class Evaluation:
                 for pair in self.zero_shot.values():
                     self._translate(pair, pair.sources, pair.references, model, progress)
         made_from.write(self._marker)
-        return self._files()
 
     def lines(self) -> dict[str, Lines]:
         """Translations, references and sources of every task; they are translated first if that is not done yet."""
-        found = self._complete_lines()
+        found = self._read() if self.translated() else None  # without the lock: the run may be read-only
+        if found is None:
+            with self._lock():
+                found = self._complete_lines()
         return {name: found[name] for name in self.tasks}
 
     def _complete_lines(self) -> dict[str, Lines]:
         """The same for every task and every zero-shot pair."""
         found = self._read() if self.translated() else None
         if found is None:
-            self.translate()
+            self._translate_all()
             found = self._read()
         if found is None:
-            raise DataError(f"{self._marker.parent}: the translations cannot be read; does another process write them?")
+            raise DataError(f"{self._marker.parent}: the translations cannot be read")
         return found
 
     def groups(self) -> tuple[list[str], list[str]]:
@@ -111,8 +127,14 @@ class Evaluation:
         """Writes scores.json, with the scores of external scorers (commands by name) beside ours.
 
         Earlier scores of external scorers are kept if they are of the same translations. A scorer that takes longer
-        than `timeout` seconds is refused.
+        than `timeout` seconds is refused. Another process that scores the run is waited for.
         """
+        was_done = self.scored() is not None
+        with self._lock():
+            found = None if was_done or scorers else self.scored()
+            return found or self._score(scorers or {}, timeout)
+
+    def _score(self, scorers: Mapping[str, str], timeout: float | None) -> Scores:
         before, every = self.scored(), self._complete_lines()
         texts = {name: every[name] for name in self.tasks}
         hrls, lrls = self.groups()
@@ -124,9 +146,9 @@ class Evaluation:
         if rates := off_target_rates(self.recipe.data, targets, every):
             signature["off_target"] = rates[0]
             rows = {name: {**row, **rates[1].get(name, {})} for name, row in rows.items()}
-        external = earlier_scores(before, self.tasks) | external_scores(scorers or {}, self.tasks, texts, timeout)
+        external = earlier_scores(before, self.tasks) | external_scores(scorers, self.tasks, texts, timeout)
         if external:
-            commands = {**(before.signature.scorers if before else {}), **(scorers or {})}
+            commands = {**(before.signature.scorers if before else {}), **scorers}
             signature["scorers"] = {scorer: commands[scorer] for scorer in external}
             for name in self.tasks:
                 rows[name] = {**rows[name], **{scorer: of_tasks[name] for scorer, of_tasks in external.items()}}

@@ -12,6 +12,12 @@ from cclm.recipe.schema import Recipe
 from cclm.training.directory import RECIPE
 
 
+def to_adopt(work: WorkFolder) -> bool:
+    """Whether the work folder may hold something of version 0.1.0."""
+    places = [work.path / name for name in ("prepared", "graph.json", "benchmark.json", "runs/bitext")]
+    return any(place.exists() and not place.is_symlink() for place in places)
+
+
 def adopt_prepared(work: WorkFolder) -> None:
     """Moves prepared data in WORK/prepared into the cache."""
     folder = work.path / "prepared"

@@ -16,6 +16,7 @@ from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Event, Log, Stopped
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import RECIPE
+from cclm.training.lock import Lock
 from cclm.training.tasks import tasks
 from cclm.training.unigram import unigram_loss
 
@@ -88,16 +89,21 @@ def benchmark(
     losses = kept(recipe, prepared, say)
     if losses is not None:
         return losses
-    with WorkFolder(Path(recipe.work)).lock("benchmark", benchmark_key(recipe, prepared), say):
+    with making(WorkFolder(Path(recipe.work)), "benchmark", benchmark_key(recipe, prepared), say):
         losses = kept(recipe, prepared, say)  # another process may have trained it meanwhile
         if losses is None:
             jobs = bitext_jobs(recipe, prepared)
-            _train_all(jobs, at_once or available_cores(), _Announcer(watcher, say))
+            _train_all(jobs, at_once or available_cores(), _Announcer(watcher, say), say)
             losses = {job.name: best_loss(job.folder, job.name) for job in jobs}
             found = Benchmark(losses=losses, fingerprint=fingerprint(recipe, prepared))
             found.write(_file(recipe, prepared))
             _warn_of_useless(losses, recipe, prepared, say)
     return losses
+
+
+def making(work: WorkFolder, kind: str, key: str, say: Say) -> Lock:
+    """The right to make an entry of the cache. Waits while another process makes it."""
+    return Lock(work.entry(kind, key), file=work.lock_file(kind, key), wait=say)
 
 
 def _warn_of_useless(losses: dict[str, float], recipe: Recipe, prepared: Prepared, say: Say) -> None:
@@ -166,9 +172,9 @@ class _Announcer:
             self.say(f"bitext {job.name}: L* {best_loss(job.folder, job.name):.3f} bits")
 
 
-def _train_all(jobs: list[Job], at_once: int, watcher: Watcher) -> None:
+def _train_all(jobs: list[Job], at_once: int, watcher: Watcher, say: Say) -> None:
     """Trains the bitext models; one that fails does not stop the others, but then there is no L*."""
-    failed = run_jobs(jobs, at_once, watcher)
+    failed = run_jobs(jobs, at_once, watcher, say=say)
     if failed:
         raise TrainingError("; ".join(f"bitext model of {name} failed: {why}" for name, why in failed.items()))
 

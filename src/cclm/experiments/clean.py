@@ -5,8 +5,10 @@ from pathlib import Path
 
 from cclm.data.work_folder import KEY, POINTERS, WorkFolder
 from cclm.errors import ConfigError
+from cclm.experiments.benchmark import making
 from cclm.formats.prepared import Manifest
 from cclm.formats.run import CONFIG, MADE_FROM, MadeFrom, cache_comment
+from cclm.training.lock import announce
 
 
 def unused(work: WorkFolder) -> list[Path]:
@@ -32,10 +34,11 @@ def unused(work: WorkFolder) -> list[Path]:
 
 
 def remove(work: WorkFolder, entries: list[Path]) -> None:
-    """Removes entries of the cache; one that another process is making is waited for."""
+    """Removes entries of the cache. One that another process is making is waited for, and may be in use then."""
     for entry in entries:
-        with work.lock(entry.parent.name, entry.name):
-            shutil.rmtree(entry)
+        with making(work, entry.parent.name, entry.name, announce):
+            if entry in unused(work):
+                shutil.rmtree(entry)
 
 
 def size(folder: Path) -> int:

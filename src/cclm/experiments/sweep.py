@@ -20,6 +20,7 @@ from cclm.formats.log import Log, Probe, Stopped
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import write_sweep
 from cclm.training.directory import origin_of
+from cclm.training.lock import Lock, announce
 from cclm.training.provenance import is_finished
 
 Aggregate = Literal["max", "avg"]
@@ -72,10 +73,24 @@ def sweep(
     at_once: int | None = None,
     rival: Path | None = None,
 ) -> Path:
-    """Trains the grid, as far as it is not done; writes sweep.json and its page, which it returns."""
+    """Trains the grid, as far as it is not done; writes sweep.json and its page, which it returns.
+
+    A sweep of the same name in another process is waited for.
+    """
     if any(len(set(values)) < len(values) or not values for values in (thresholds, aggregates)):
         raise ConfigError(f"sweep: thresholds {list(thresholds)}, aggregates {list(aggregates)}: some, each once")
     beside = _rival(rival) if rival else None
+    with Lock(sweep_folder(recipe), wait=announce):
+        return _sweep(recipe, thresholds, aggregates, at_once or available_cores(), beside)
+
+
+def _sweep(
+    recipe: Recipe,
+    thresholds: Sequence[float],
+    aggregates: Sequence[Aggregate],
+    at_once: int,
+    beside: formats.Rival | None,
+) -> Path:
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
         pipeline.walk(("prepare",))
@@ -83,7 +98,7 @@ def sweep(
         pipeline.walk(("graph", "benchmark"))
     grid = leaves(recipe, thresholds, aggregates)
     with Display(recipe.training.max_steps) as display:
-        failed = train_tree(grid, at_once or available_cores(), display, pipeline)
+        failed = train_tree(grid, at_once, display, pipeline)
     if failed:
         why = "\n  ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise TrainingError(f"{len(failed)} of {len(grid)} runs failed; the same command tries them again\n  {why}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import WorkFolder, key_of
-from cclm.experiments.benchmark import benchmark_key, bitext_recipe, fingerprint_0_1_0
+from cclm.experiments.benchmark import benchmark_key, bitext_recipe, fingerprint_0_1_0, resolved
 from cclm.experiments.executor import read_recipe
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.prepared import Manifest
@@ -44,7 +44,7 @@ def adopt_benchmark(work: WorkFolder, recipe: Recipe, prepared: Prepared) -> Non
         return
     losses = Benchmark.find(path)
     if losses:
-        ours = losses.fingerprint == fingerprint_0_1_0(recipe, prepared)
+        ours = losses.fingerprint in {fingerprint_0_1_0(each, prepared) for each in (recipe, resolved(recipe))}
     else:  # interrupted before all were trained
         ours = read_recipe(folder / RECIPE) == bitext_recipe(recipe)
     key = benchmark_key(recipe, prepared) if ours else key_of((folder / RECIPE).read_text(encoding="utf-8"))

@@ -39,7 +39,7 @@ class MadeFrom(Part):
     path: str | None
     """The name of a data set on the Hugging Face hub, which has no files that could be hashed."""
     cclm: str | None
-    """The version of this package where it makes the text itself (the phrasebook)."""
+    """The version of this package that last changed the text of the phrasebook; None for other text."""
     sentencepiece: str
 
 

@@ -40,10 +40,11 @@ class Received:
 def end_at_once() -> None:
     """For a command that has nothing to clean up: a signal ends it with a line and its exit code."""
     for number in _heeded():
-        signal.signal(number, lambda number, _: _end(number))
+        signal.signal(number, lambda number, _: end_now(number))
 
 
-def _end(number: int) -> None:
+def end_now(number: int) -> None:
+    """Ends the process with a line and the exit code of a signal."""
     with suppress(OSError):  # standard error may be closed
         os.write(2, b"cclm: interrupted\n")
     os._exit(128 + number)
@@ -65,7 +66,7 @@ def raise_at_once() -> Received:
 
     def unraisable(ignored: "sys.UnraisableHookArgs") -> None:
         if received.number and isinstance(ignored.exc_value, KeyboardInterrupt):
-            _end(received.number)
+            end_now(received.number)
         report(ignored)
 
     sys.unraisablehook = unraisable

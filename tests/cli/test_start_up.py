@@ -59,3 +59,14 @@ def test_a_signal_at_any_moment_of_the_start_ends_without_a_traceback(
         assert end.code in (0, 128 + number, -number), end
         assert "Traceback" not in end.stderr, end
         assert "Exception ignored" not in end.stderr, end
+
+
+@pytest.mark.slow
+def test_a_script_that_calls_main_unguarded_does_not_run_again_in_worker_processes(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "text", train=20)
+    (tmp_path / "recipe.yaml").write_text(RECIPE + "vocabulary: {pieces: 60}\n")
+    (tmp_path / "script.py").write_text("from cclm.cli import main\nmain()\n")
+    command = [sys.executable, "script.py", "prepare", "recipe.yaml", "--workers", "2"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert "waiting for" not in ended.stderr

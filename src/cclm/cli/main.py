@@ -12,7 +12,7 @@ from cclm.atomic import name_write_errors
 from cclm.cli import recipe_commands, run_commands, standalone_commands  # noqa: F401 (they add themselves to the group)
 from cclm.cli.group import cli
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
-from cclm.signals import end_at_once, ignore_from_now_on, raise_at_once
+from cclm.signals import Ended, Received, end_at_once, end_now, ignore_from_now_on, raise_at_once
 
 TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "jinja2"}
 """What the extra of this name brings."""
@@ -21,6 +21,13 @@ TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "j
 def main() -> None:
     """The `cclm` command: errors that a user can mend are told in a line or two, without a traceback."""
     received = raise_at_once()
+    try:
+        _main(received)
+    except Ended:  # a signal while the command was ending
+        end_now(received.number)
+
+
+def _main(received: Received) -> None:
     _name_stdout()
     warnings.formatwarning = lambda message, *_, **__: f"cclm: warning: {message}\n"  # without our source line
     try:

@@ -25,7 +25,14 @@ from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, Try, plain, steps_to_come
 from cclm.report.pages import write_study
 from cclm.training.lock import Lock, announce
-from cclm.training.provenance import changes, differences, is_finished, made_from
+from cclm.training.provenance import (
+    changes,
+    differences,
+    is_finished,
+    made_from,
+    refuse_other_benchmark,
+    refuse_other_settings,
+)
 
 DECLARED = "declared.json"
 
@@ -76,11 +83,16 @@ class StudyRun:
             not (folder / CONFIG).exists() or arm in self.study.after
         ):  # the settings of one that waits are not known yet
             return False
-        table = Path((read_settings(folder / CONFIG).get("benchmark") or {}).get("file") or "")
-        if table.parent.parent.name != "studies" or table.parent.name == self.study.name:
+        if _study_of(folder) in (None, self.study.name):
             return False
         pipeline = self.pipeline_of(arm)
         return bool(changes(folder, made_from(self.study.recipe_of(arm, seed), pipeline.data, pipeline.losses)))
+
+
+def _study_of(run: Path) -> str | None:
+    """The study that a run belongs to: its table of losses is in the folder of that."""
+    table = Path((read_settings(run / CONFIG).get("benchmark") or {}).get("file") or "")
+    return table.parent.name if table.parent.parent.name == "studies" else None
 
 
 def study_folder(study: Study, recipe: Recipe) -> Path:
@@ -92,6 +104,7 @@ def run(study: Study, at_once: int | None = None) -> Path:
     """From the first training to the comparison; returns the page. The same study in another process is waited for."""
     folder = study_folder(study, study.recipe_of())
     _refuse_other_declaration(study, folder)
+    _refuse_other_settings(study, folder.parents[1] / "runs")
     with Lock(folder, wait=announce):
         _declare(study, folder)
         return _run(study, at_once)
@@ -164,6 +177,28 @@ def _refuse_other_declaration(study: Study, folder: Path) -> None:
         raise ConfigError(
             f"{path}: the study was declared otherwise before its runs; give it another name\n  " + "\n  ".join(changed)
         )
+
+
+def _refuse_other_settings(study: Study, runs: Path) -> None:
+    """Refuses settings that none of its runs was begun with, before anything is made for them.
+
+    A single run with other settings is a trial that fails, and the others go on.
+    """
+    known = set(study.arms) - {BITEXT, *study.after, *(study.tune.arms if study.tune else ())}
+    trials = [(arm, seed) for seed in study.seeds for arm in study.arms if arm in known]
+    refused: list[TrainingError] = []
+    for arm, seed in trials:
+        own = runs / f"{study.name}.{arm}.{seed}"
+        run = own if own.exists() else runs / f"{arm}.{seed}"
+        if not (run / CONFIG).exists() or _study_of(run) not in (None, study.name):
+            continue
+        try:
+            refuse_other_settings(run, study.recipe_of(arm, seed))
+            refuse_other_benchmark(run, study.recipe_of(arm, seed), in_study=True)
+        except TrainingError as error:
+            refused.append(error)
+    if refused and len(refused) == len(trials):
+        raise TrainingError(f"{refused[0]}\n  and so for all {len(refused)} runs: give the study another name")
 
 
 def _train(made: StudyRun, untuned: Mapping[str, str]) -> dict[str, str]:

@@ -53,7 +53,7 @@ class Lock:
                 self._wait_for_it()
         except OSError as error:
             self._lock.release()
-            raise TrainingError(f"{self._path}: {error.strerror or error}") from None
+            raise TrainingError(f"{error.filename or self._path}: {error.strerror or error}") from None
         threading.Thread(target=self._beat, daemon=True).start()
         return self
 

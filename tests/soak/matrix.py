@@ -12,6 +12,7 @@ Descriptions follow the recipe and are no results: config.yaml, the recipes besi
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -165,8 +166,9 @@ class Matrix:
         changed = [path for path, digest in before.items() if after.get(path) != digest and group(path) not in extended]
         self.complaints += [f"{name}: {path} {'changed' if path in after else 'is gone'}" for path in changed]
         made = sorted({group(path) for path in after.keys() - before.keys()} - extended)
-        parts = [f"made {', '.join(made)}" if made else "reused all"]
-        parts += [f"extended {', '.join(sorted(extended))}"] if extended else []
+        runs = sorted(each for each in extended if each.startswith("runs/"))
+        parts = [f"made {', '.join(made)}"] if made else ["reused all"] if not runs else []
+        parts += [f"extended {', '.join(runs)}"] if runs else []
         parts += [f"CHANGED {len(changed)} files"] if changed else []
         return "; ".join([*parts, f"kept {len(before) - len(changed)}"])
 
@@ -187,8 +189,15 @@ def contents(work: Path) -> dict[str, str]:
         for path in (Path(place, name) for name in names):
             relative = path.relative_to(work).as_posix()
             if not path.is_symlink() and not DESCRIPTIONS.search(relative):
-                found[relative] = hashlib.sha256(path.read_bytes()).hexdigest()
+                found[relative] = hashlib.sha256(_result(path)).hexdigest()
     return found
+
+
+def _result(path: Path) -> bytes:
+    """The content of a file; of the results of a study all but the changes that it was asked for with."""
+    if path.name != "results.json":
+        return path.read_bytes()
+    return json.dumps(json.loads(path.read_bytes()) | {"changes": None}).encode()
 
 
 def group(path: str) -> str:

@@ -2,6 +2,7 @@
 128 + its number after a signal: 130 after SIGINT, 143 after SIGTERM."""
 
 import io
+import os
 import sys
 import warnings
 from typing import Any
@@ -28,9 +29,11 @@ def main() -> None:
 
 
 def _main(received: Received) -> None:
+    _open_closed_streams()
     _name_stdout()
     warnings.formatwarning = lambda message, *_, **__: f"cclm: warning: {message}\n"  # without our source line
     try:
+        _refuse_deleted_folder()
         cli.main(prog_name="cclm", standalone_mode=False)
         if sys.stdout:  # None where it was closed
             sys.stdout.flush()  # here and not at exit, where an error could not be told
@@ -48,6 +51,26 @@ def _main(received: Received) -> None:
         _end(*told)
     finally:
         ignore_from_now_on() if received.number else end_at_once()
+
+
+def _open_closed_streams() -> None:
+    """Opens /dev/null where standard input, output or error was closed: another file would get its number otherwise."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.set_inheritable(number, True)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (for the whole process)
+
+
+def _refuse_deleted_folder() -> None:
+    """Refuses a current folder that was deleted: libraries end the process without a word of ours."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError("the current folder was deleted; change to another one") from None
 
 
 def _told(error: BaseException) -> tuple[str, int] | None:

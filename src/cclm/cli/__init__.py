@@ -16,7 +16,7 @@ def main() -> None:
 
 
 def _is_worker() -> bool:
-    """Whether this is a process that a command has started: such a process runs the user's script again if that calls
-    `main` without asking for `__name__`."""
+    """Whether this is a process that a command has started, and multiprocessing imports the user's script in it: a
+    script that calls `main` without asking for `__name__` would run again."""
     processes = sys.modules.get("multiprocessing.process")
-    return processes is not None and processes.parent_process() is not None
+    return processes is not None and getattr(processes.current_process(), "_inheriting", False)

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from cclm import __version__
 from cclm.atomic import atomic_folder, refuse_foreign, restore
 from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
 from cclm.data.examine import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
@@ -24,6 +23,7 @@ from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
 from cclm.formats.base import FileFacts, parse_json, sha256
 from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, write_counts
+from cclm.phrasebook import CORPUS_VERSION
 from cclm.progress_bar import Progress
 from cclm.recipe.schema import DataSection, VocabularySection
 
@@ -100,7 +100,7 @@ class Preparation:
             settings=self.plan.settings(),
             inputs=inputs,
             path=None if any(inputs.values()) else self.plan.data.path,
-            cclm=__version__ if self.plan.data.format == "phrasebook" else None,
+            cclm=CORPUS_VERSION if self.plan.data.format == "phrasebook" else None,
             sentencepiece=sentencepiece.__version__,
         )
 

@@ -18,6 +18,7 @@ from cclm.formats.scores import Scores, Translations
 from cclm.progress_bar import Progress, shown
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import Task, best_of, data_of, is_bitext, recipe_of, tasks_of, weights_of
+from cclm.training.lock import Lock, announce
 from cclm.translation.model import Model, load, refuse_other_data
 
 MAX_PAIRS = 56
@@ -127,7 +128,20 @@ class Evaluation:
         return scores if is_current and self.translated() else None
 
     def translate(self) -> list[Path]:
-        """Translates every task with the best checkpoint; returns the files with the translations."""
+        """Translates every task with the best checkpoint; returns the files with the translations.
+
+        Another process that translates or scores the run is waited for, and may have done it then.
+        """
+        was_done = self.translated() is not None
+        with self._lock():
+            if was_done or self.translated() is None:
+                self._translate_all()
+        return self._files()
+
+    def _lock(self) -> Lock:
+        return Lock(self._marker.parent, file=self._marker.with_name("lock"), wait=announce)
+
+    def _translate_all(self) -> None:
         made_from = self.made_from()
         self._marker.parent.mkdir(exist_ok=True)
         # Until the marker file is written again, translations from two checkpoints may be mixed.
@@ -140,21 +154,23 @@ class Evaluation:
                 for pair in self.zero_shot.values():
                     self._translate(pair, pair.sources, pair.references, model, progress)
         made_from.write(self._marker)
-        return self._files()
 
     def lines(self) -> dict[str, Lines]:
         """Translations, references and sources of every task; translates first if needed."""
-        lines = self._all_lines()
+        lines = self._read() if self.translated() else None  # without the lock: the run may be read-only
+        if lines is None:
+            with self._lock():
+                lines = self._all_lines()
         return {name: lines[name] for name in self.tasks}
 
     def _all_lines(self) -> dict[str, Lines]:
-        """`lines` for every task and every zero-shot pair."""
+        """`lines` for every task and every zero-shot pair. Requires the lock."""
         lines = self._read() if self.translated() else None
         if lines is None:
-            self.translate()
+            self._translate_all()
             lines = self._read()
         if lines is None:
-            raise DataError(f"{self._marker.parent}: the translations cannot be read; does another process write them?")
+            raise DataError(f"{self._marker.parent}: the translations cannot be read")
         return lines
 
     def groups(self) -> tuple[list[str], list[str]]:
@@ -166,8 +182,14 @@ class Evaluation:
         """Computes the scores and writes scores.json; `scorers` maps names of external scorers to their commands.
 
         Earlier scores of external scorers are kept if they belong to the same translations. A scorer that takes longer
-        than `timeout` seconds is killed, and DataError is raised.
+        than `timeout` seconds is killed, and DataError is raised. Waits for another process that scores the run.
         """
+        was_done = self.scored() is not None
+        with self._lock():
+            scores = None if was_done or scorers else self.scored()
+            return scores or self._score(scorers or {}, timeout)
+
+    def _score(self, scorers: Mapping[str, str], timeout: float | None) -> Scores:
         before, lines = self.scored(), self._all_lines()
         task_lines = {name: lines[name] for name in self.tasks}
         hrls, lrls = self.groups()
@@ -179,9 +201,9 @@ class Evaluation:
         if rates := off_target_rates(self.recipe.data, targets, lines):
             signature["off_target"] = rates[0]
             rows = {name: {**row, **rates[1].get(name, {})} for name, row in rows.items()}
-        external = earlier_scores(before, self.tasks) | external_scores(scorers or {}, self.tasks, task_lines, timeout)
+        external = earlier_scores(before, self.tasks) | external_scores(scorers, self.tasks, task_lines, timeout)
         if external:
-            commands = {**(before.signature.scorers if before else {}), **(scorers or {})}
+            commands = {**(before.signature.scorers if before else {}), **scorers}
             signature["scorers"] = {scorer: commands[scorer] for scorer in external}
             for name in self.tasks:
                 rows[name] = {**rows[name], **{scorer: by_task[name] for scorer, by_task in external.items()}}

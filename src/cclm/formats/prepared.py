@@ -39,7 +39,7 @@ class MadeFrom(Part):
     path: str | None
     """The name of a dataset on the Hugging Face hub, which has no local files to hash."""
     cclm: str | None
-    """The version of cclm if it generated the text (the phrasebook)."""
+    """The version of cclm that last changed the text of the phrasebook; None for other text."""
     sentencepiece: str
 
 

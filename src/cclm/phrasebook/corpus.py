@@ -20,6 +20,12 @@ from cclm.phrasebook.templates import (
 )
 from cclm.rng import key, shuffled_many, uniform
 
+CORPUS_VERSION = "0.1.0"
+"""The version of cclm that last changed what `generate` makes of the same language files.
+
+It is part of the fingerprint of prepared data, as are the checksums of those files: while it stays, runs of earlier
+versions resume. Change it together with the checksum in tests/phrasebook/test_corpus.py.
+"""
 DIRECTORY = Path(__file__).parent / "languages"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cclm.cli.main import cli
+from cclm.cli.entry import cli
 from cclm.recipe import Recipe
 from cclm.recipe.configuration import configuration, meanings_of
 from cclm.recipe.section import Section, sections_in

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from cclm.cli.main import cli
+from cclm.cli.entry import cli
 from cclm.errors import ConfigError
 from cclm.simulate import BUILT_IN, compare_thresholds, load_scenario, simulate
 from cclm.simulate.display import SimulationView

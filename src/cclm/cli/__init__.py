@@ -10,7 +10,7 @@ def main() -> None:
     if _is_worker():
         return
     end_at_once()
-    from cclm.cli.main import main as run
+    from cclm.cli.entry import main as run
 
     run()
 

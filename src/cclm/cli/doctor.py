@@ -1,12 +1,15 @@
 """`cclm doctor`: the state of the text, as a table and a list of what to mend."""
 
 import json
+from dataclasses import replace
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cclm.data.doctor import Diagnosis, Row, diagnose
+from cclm.data.doctor import Diagnosis, Problem, Row, diagnose
+from cclm.errors import ConfigError
+from cclm.experiments.early_checks import refuse_impossible_curriculum
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 
@@ -21,6 +24,7 @@ def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
             workers=workers,
             progress=progress,
         )
+    diagnosis = replace(diagnosis, problems=[*diagnosis.problems, *_refusals(recipe)])
     if as_json:
         print(json.dumps(diagnosis.as_json(), ensure_ascii=False, allow_nan=False))
     else:
@@ -28,6 +32,15 @@ def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
         console.print(view(diagnosis))
         console.print(problems(diagnosis), soft_wrap=True)  # paths stay whole, to be copied
     return diagnosis.healthy
+
+
+def _refusals(recipe: Recipe) -> list[Problem]:
+    """Settings that training would refuse: the text can be prepared with them."""
+    try:
+        refuse_impossible_curriculum(recipe)
+    except ConfigError as error:
+        return [Problem("warning", f"`cclm train` will refuse this recipe: {error}")]
+    return []
 
 
 def view(diagnosis: Diagnosis) -> RenderableType:

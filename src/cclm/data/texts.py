@@ -47,6 +47,7 @@ class Texts:
         """The splits that this language has, from files or cut off."""
         there = self._in_files(language)
         if "train" not in there:
+            readers.inputs(self._source, language, "train")  # refuses what is in files, with the names it looked for
             raise DataError(f"no training text of {language} in {self.settings.path}")
         return tuple(split for split in SPLITS if split in there or self._cut_size(language, split))
 

@@ -14,7 +14,8 @@ from cclm.data.prepared import Corpus, Prepared
 from cclm.data.vocabulary import EOS
 from cclm.data.work_folder import WorkFolder, key_of
 from cclm.data.workers import available_cores
-from cclm.errors import ConfigError, DataError, TrainingError
+from cclm.errors import ConfigError, TrainingError
+from cclm.experiments.early_checks import read_losses, refuse_missing_losses
 from cclm.experiments.executor import Job, Watcher, nobody, run_jobs
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Event, Log, Stopped
@@ -198,16 +199,10 @@ def _train_all(jobs: list[Job], at_once: int, watcher: Watcher) -> None:
 
 def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Say) -> dict[str, float]:
     """A table of the user's. Without a fingerprint it is taken with a warning; with another one it is refused."""
-    try:
-        found = Benchmark.read(path)
-    except DataError as error:
-        raise ConfigError(f"benchmark.file {error}") from None
-    names = tasks(recipe.data, prepared)
-    missing = sorted(names.keys() - found.losses.keys())
-    if missing:
-        raise ConfigError(f"benchmark.file {path}: no loss for {', '.join(missing)}")
+    found = read_losses(path)
+    refuse_missing_losses(path, found, recipe.data)
     if found.fingerprint is None:
         say(f"{path} has no fingerprint: taken as it is, though it may belong to other data")
     elif found.fingerprint not in (fingerprint(recipe, prepared), fingerprint_0_1_0(recipe, prepared)):
         raise ConfigError(f"benchmark.file {path} was made with other data or settings; run `cclm benchmark` again")
-    return {name: found.losses[name] for name in names}
+    return {name: found.losses[name] for name in tasks(recipe.data, prepared)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from cclm.atomic import write_if_changed
 from cclm.data.work_folder import WorkFolder
 from cclm.data.workers import available_cores
-from cclm.errors import ConfigError, TrainingError
+from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_folder, bitext_jobs, bitext_recipe
 from cclm.experiments.executor import Display, Job, Remaining, run_jobs
@@ -86,6 +86,7 @@ def study_folder(study: Study, recipe: Recipe) -> Path:
 def run(study: Study, at_once: int | None = None) -> Path:
     """From the first training to the comparison; returns the page."""
     recipe = study.recipe_of()
+    _refuse_impossible(study)
     _declare(study, study_folder(study, recipe))
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
@@ -112,6 +113,17 @@ def run(study: Study, at_once: int | None = None) -> Path:
             f" What the others came to: {page}\n  {why}"
         )
     return page
+
+
+def _refuse_impossible(study: Study) -> None:
+    """Refuses arms that could not be trained, before anything is declared."""
+    for arm in study.arms:
+        if arm != BITEXT:
+            pipeline = Pipeline(study.recipe_of(arm, study.seeds[0], **steps_to_come(study, arm)))
+            try:
+                pipeline.refuse_impossible(trains=True)
+            except (ConfigError, DataError) as error:
+                raise type(error)(f"arm {arm}: {error}") from None
 
 
 def _own_data(study: Study, recipe: Recipe, at_once: int | None) -> dict[str, Pipeline]:

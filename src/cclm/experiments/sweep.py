@@ -16,6 +16,7 @@ from cclm.experiments.executor import Display, Job, Watcher, read_recipe, run_jo
 from cclm.experiments.pipeline import Pipeline, language_graph
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
+from cclm.recipe.methods import CompetenceSection
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import write_sweep
 from cclm.training.directory import origin_of
@@ -75,6 +76,9 @@ def sweep(
     if any(len(set(values)) < len(values) or not values for values in (thresholds, aggregates)):
         raise ConfigError(f"sweep: thresholds {list(thresholds)}, aggregates {list(aggregates)}: some, each once")
     beside = _rival(rival) if rival else None
+    gate = CompetenceSection(name="competence")  # of every leaf, whatever the recipe has
+    curriculum = recipe.curriculum.model_copy(update={"gate": gate})
+    Pipeline(recipe.model_copy(update={"curriculum": curriculum})).refuse_impossible(trains=True)
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
         pipeline.walk(("prepare",))

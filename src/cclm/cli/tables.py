@@ -37,6 +37,9 @@ def print_scores(scores: Scores) -> None:
         console.print("off-target: identified as another language; in brackets, that of the references", style="dim")
     if scores.zero_shot:
         console.print("zero-shot: pairs that the model was not trained on; they are in no mean", style="dim")
+    if scores.without_spaces:
+        names = ", ".join(scores.without_spaces)
+        console.print(Text(f"written without spaces between words, BLEU says little and chrF counts: {names}"))
     if scores.left_out:
         console.print(Text(f"without a {scores.signature.split} set, in no mean: {', '.join(scores.left_out)}"))
 

@@ -100,7 +100,7 @@ def _scores(hypotheses: list[str], references: list[str], *, bootstrap: int, see
     scores = {
         "bleu": bleu_score.score,
         "bleu_low": max(0.0, mean - half),  # the half-width is that of both sides
-        "bleu_high": mean + half,
+        "bleu_high": min(100.0, mean + half),
         "chrf": chrf_score.score,
     }
     signatures = {"bleu": str(by_words.get_signature()), "chrf": str(chrf.get_signature())}

@@ -141,7 +141,8 @@ class Pipeline:
                 say(f"{stage.name:<10} skipped: there is no test set")
                 continue
             if stage.is_done():
-                say(f"{stage.name:<10} skipped: nothing has changed")
+                is_none = stage.name == "graph" and self.graph is None
+                say(f"{stage.name:<10} skipped: {'no gate asks for one' if is_none else 'nothing has changed'}")
             else:
                 stage.make()
                 made.append(stage.name)

@@ -65,3 +65,5 @@ class Scores(JsonFile):
     """Pairs of a many-to-many model that it was not trained on; they are in no mean. Written only if there are any."""
     left_out: list[str] = []
     """Tasks without a test set: they are in no mean. Written only if there are any."""
+    without_spaces: list[str] = []
+    """Tasks whose references have no spaces between words, so that BLEU says little. Written only if there are any."""

@@ -240,7 +240,13 @@ def _summary(run: Run, settings: Mapping[str, object]) -> Json:
 def _scores(run: Run, scores: Scores) -> Json:
     others = [{"name": name, "means": _means(other)} for name, other in run.others.items()]
     signature = list(_flatten(scores.signature.plain()))
-    return {"means": _means(scores), "others": others, "scorers": _scorers(scores), "signature": signature}
+    return {
+        "means": _means(scores),
+        "others": others,
+        "scorers": _scorers(scores),
+        "without_spaces": scores.without_spaces,
+        "signature": signature,
+    }
 
 
 def _scorers(scores: Scores | None) -> list[str]:

@@ -44,6 +44,9 @@ function scores(data) {
   });
   const legend = [
     rows.some(({ scores: s }) => typeof s.bleu_low === "number") ? "Whiskers: confidence interval of BLEU" : "",
+    data.scores.without_spaces.length
+      ? `${listed(data.scores.without_spaces)}: written without spaces between words, so read chrF, not BLEU`
+      : "",
     data.scores.others.length ? `${data.scores.others.map(({ name }) => name).join(", ")}: BLEU of these systems` : "",
     has("off-target") ? "off-target: translations in another language than asked for (in brackets: references)" : "",
     data.scores.scorers.length ? `${listed(data.scores.scorers)}: mean over sentences of what that scorer gave` : "",

@@ -1,4 +1,4 @@
-"""What commands print, read by a stranger: few lines however many languages there are."""
+"""What commands print, read by a stranger: few lines however many languages there are, and messages in recipe terms."""
 
 import json
 import string
@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from off_path.cli import RECIPE, done, sentences, write_pairs, write_text
+from off_path.cli import RECIPE, cclm, done, refused, sentences, write_pairs, write_text
 
 pytestmark = pytest.mark.slow
 LANGUAGES = "high_resource: [tur], low_resource: [aze]"
@@ -59,3 +59,47 @@ def test_words_are_not_counted_where_there_are_no_spaces(tmp_path: Path) -> None
     run = tmp_path / "work" / "runs" / "small"
     assert json.loads((run / "scores.json").read_text())["without_spaces"] == ["tha"]
     assert '"without_spaces":["tha"]' in (run / "report.html").read_text().replace(" ", "")
+
+
+MISTAKES = [
+    ("max_steps=5", "unknown key 'max_steps'; did you mean 'benchmark.max_steps'?"),
+    ("batch_tokens=5", "unknown key 'batch_tokens'; did you mean 'training.batch_tokens'?"),
+    ("training.max_steps=many", "training.max_steps must be a whole number; got 'many'"),
+    ("model.dropout=much", "model.dropout must be a number; got 'much'"),
+    ("training.bleu=perhaps", "training.bleu must be true or false; got 'perhaps'"),
+    ("name=a/b", "name must have letters, digits, '.', '_' and '-' only"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), MISTAKES)
+def test_a_mistake_in_a_setting_is_told_in_words_of_recipes(tmp_path: Path, change: str, message: str) -> None:
+    """And not in those of the library that checks them."""
+    write_text(tmp_path)
+    assert message in refused(tmp_path, "train", "recipe.yaml", change)
+
+
+def test_a_recipe_in_place_of_a_study_is_called_one(tmp_path: Path) -> None:
+    """One line, and how to come by a study."""
+    write_text(tmp_path)
+    message = refused(tmp_path, "study", "recipe.yaml")
+    assert "recipe.yaml: a recipe, not a study" in message
+    assert message.count("\n") == 1
+
+
+def test_a_mistake_in_an_arm_is_told_with_the_study_and_the_arm(tmp_path: Path) -> None:
+    """The recipe itself is without a mistake."""
+    write_text(tmp_path)
+    (tmp_path / "study.yaml").write_text(
+        "{version: 1, name: s, recipe: recipe.yaml, seeds: [1], baseline: a, primary: [[b, a]],"
+        " arms: {a: {}, b: {model.heads: 0}}}"
+    )
+    assert "study.yaml: arm b: recipe.yaml: model.heads" in refused(tmp_path, "study", "study.yaml")
+
+
+def test_a_changed_setting_is_told_by_its_key(tmp_path: Path) -> None:
+    """As it is written in a recipe and on the command line."""
+    write_text(tmp_path)
+    (tmp_path / "table.json").write_text(json.dumps({"version": 1, "losses": {"tur": 5.0, "aze": 5.0}}))
+    done(tmp_path, "train", "recipe.yaml", "benchmark.file=table.json")
+    told = cclm(tmp_path, "train", "recipe.yaml", "benchmark.file=table.json", "model.width=32")
+    assert "\n  model.width: 16 -> 32\n" in told.stderr

@@ -13,9 +13,11 @@ function curvesSection(data, moment, drawings) {
     ? " Strong lines are medians; point at a line for its name."
     : data.pivot
       ? ` Both directions of a language share its hue: into ${data.pivot} solid, out of ${data.pivot} dashed.`
-      : " Dashed lines are LRLs, in the hue of the nearest HRL.";
-  const readable = "Thin upright lines mark admissions. Left and right arrow keys move through the rounds, with Shift "
-    + "from admission to admission; the space bar on the slider plays and pauses.";
+      : data.graph ? " Dashed lines are LRLs, in the hue of the nearest HRL." : "";
+  const readable = data.graph
+    ? "Thin upright lines mark admissions. Left and right arrow keys move through the rounds, with Shift from "
+      + "admission to admission; the space bar on the slider plays and pauses."
+    : "Left and right arrow keys move through the rounds.";
   return [quiet(readable + key + thinned), figures];
 }
 

@@ -43,6 +43,9 @@ function section(id, title, content) {
 }
 
 function graphSection(data, moment) {
+  if (!drawing && data.languages.every((language) => language.side === "hrl")) {
+    return [quiet("All languages took part from the start: there is no language graph.")];
+  }
   if (!drawing) return [quiet("No language graph here: graph.json is neither in the run nor two folders above it.")];
   moment.shows.push(languageGraph(drawing.querySelector("svg"), data));
   const readable = "Strong lines come from the nearest HRL, with the similarity. A ring closes as the HRLs-evaluated "

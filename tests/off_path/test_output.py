@@ -103,3 +103,17 @@ def test_a_changed_setting_is_told_by_its_key(tmp_path: Path) -> None:
     done(tmp_path, "train", "recipe.yaml", "benchmark.file=table.json")
     told = cclm(tmp_path, "train", "recipe.yaml", "benchmark.file=table.json", "model.width=32")
     assert "\n  model.width: 16 -> 32\n" in told.stderr
+
+
+def test_help_describes_every_command_in_a_line_that_is_not_cut(tmp_path: Path) -> None:
+    """At 80 columns; and it says what to begin with."""
+    told = done(tmp_path, "--help", environment={"COLUMNS": "80"}).stdout
+    assert "..." not in told.partition("Commands:")[2]
+    assert "cclm doctor" in told.partition("Commands:")[0]
+
+
+def test_a_path_that_does_not_exist_is_told_once(tmp_path: Path) -> None:
+    """Not by each of eight languages, and not as a search for files in the folder above it."""
+    told = cclm(tmp_path, "doctor", "ted8-related-m2o", "data.path=data/ted").stdout
+    assert told.count("data.path data/ted: no such file or folder") == 1
+    assert "1 error" in told

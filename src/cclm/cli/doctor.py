@@ -26,7 +26,8 @@ def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
             workers=workers,
             progress=progress,
         )
-    diagnosis = replace(diagnosis, problems=[*diagnosis.problems, *_refusals(recipe)])
+    # Some errors are the same for every language: a folder that does not exist.
+    diagnosis = replace(diagnosis, problems=list(dict.fromkeys([*diagnosis.problems, *_refusals(recipe)])))
     if as_json:
         print(json.dumps(diagnosis.as_json(), ensure_ascii=False, allow_nan=False))
     else:

@@ -136,6 +136,8 @@ def _found(source: Source, lang: str, split: str) -> tuple[Path, ...]:
 def require(source: Source, lang: str, split: str) -> tuple[Path, ...]:
     """The same as `find`; without any file, DataError with the names that were tried and the files that exist."""
     if not (found := find(source, lang, split)):
+        if "{" not in source.path and not Path(source.path).exists():
+            raise DataError(f"data.path {source.path}: no such file or folder in {Path.cwd()}")
         raise DataError(f"data.path {source.path}: {_nothing(source, lang, split)}")
     return found
 

@@ -199,6 +199,7 @@ class _Session:
             log.listeners += [forks.log, *([curves.write] if curves else [])]
             trainer = Trainer(parts, progress, Outputs(self.folder, log, console, forks, forced_settings(self.folder)))
             self.ranks.wait()  # some ranks are slow to set up; from here on every rank answers within a step
+            self.ranks.check_same_weights(parts.model, progress.step)
             try:
                 reason = trainer.run(poll)
                 forks.settle()

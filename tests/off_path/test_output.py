@@ -117,3 +117,14 @@ def test_a_path_that_does_not_exist_is_told_once(tmp_path: Path) -> None:
     told = cclm(tmp_path, "doctor", "ted8-related-m2o", "data.path=data/ted").stdout
     assert told.count("data.path data/ted: no such file or folder") == 1
     assert "1 error" in told
+
+
+def test_a_sweep_ends_with_its_choice_and_clean_says_that_nothing_is_left(tmp_path: Path) -> None:
+    """Not with a path alone; and no command ends in silence."""
+    write_text(tmp_path)
+    grid = ("--threshold", "0.1", "--threshold", "9", "--aggregate", "avg")
+    told = done(tmp_path, "sweep", "recipe.yaml", "benchmark.max_steps=1", *grid).stdout.splitlines()
+    assert [line.split()[:2] for line in told[1:3]] == [["avg", "0.1"], ["avg", "9"]]
+    assert sum("*" in line for line in told[1:3]) == 1
+    assert told[-1] == "work/sweeps/small/report.html"
+    assert "nothing to remove" in done(tmp_path, "clean", "work").stderr

@@ -199,7 +199,12 @@ def sweep(
 
         print_sweep_plan(load_recipe(recipe, overrides), len(grid[0]) * len(grid[1]))
         return
-    click.echo(train_all(load_recipe(recipe, overrides), *grid, **options))
+    page = train_all(load_recipe(recipe, overrides), *grid, **options)
+    from cclm.cli.tables import print_sweep
+    from cclm.formats.sweep import Sweep
+
+    print_sweep(Sweep.read(page.parent / "sweep.json"))
+    click.echo(page)
 
 
 @cli.command(short_help="Train methods with several seeds, and compare them.")

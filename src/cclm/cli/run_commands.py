@@ -146,6 +146,8 @@ def clean(work: Path, dry_run: bool) -> None:
     entries = command.unused(folder)
     for entry in entries:
         click.echo(f"{entry}\t{command.size(entry) / 1e6:,.1f} MB")
+    if not entries:
+        click.echo("nothing to remove: everything cached is in use", err=True)
     if not dry_run:
         command.remove(folder, entries)
 

@@ -121,6 +121,15 @@ def test_a_missing_dev_set_is_refused_before_any_text_is_read(unread: Path, comm
     assert not (unread / "work").exists()
 
 
+@pytest.mark.parametrize("command", ["benchmark", "sweep"])
+def test_a_device_that_is_not_there_is_refused_before_any_text_is_read(unread: Path, command: str) -> None:
+    """By every command that trains; in one line, and not by the process of each bitext model."""
+    message = refused(unread, command, "recipe.yaml", "training.device=cuda:99")
+    assert message.startswith("cclm: training.device 'cuda:99'")
+    assert message.count("\n") == 1
+    assert not (unread / "work").exists()
+
+
 STUDY = """version: 1
 name: small
 recipe: recipe.yaml

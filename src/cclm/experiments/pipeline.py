@@ -130,7 +130,7 @@ class Pipeline:
             self.refuse_other_settings()
         if {"benchmark", "train"} & set(names):
             self.refuse_impossible(trains="train" in names)
-            self._refuse_missing_device()
+            self.refuse_missing_device()
         adopt_prepared(self.work)
         adopt_graph(self.work)
         for stage in self.stages(names):
@@ -228,7 +228,7 @@ class Pipeline:
             path = Path(self.recipe.benchmark.file)
             refuse_missing_losses(path, read_losses(path), self.recipe.data)
 
-    def _refuse_missing_device(self) -> None:
+    def refuse_missing_device(self) -> None:
         """A finished run can be reported on anywhere: the device is checked where nothing has been trained yet."""
         entries = Path(self.recipe.work) / "cache" / "benchmark"
         if not self.folder.exists() and not (entries.is_dir() and any(entries.iterdir())):

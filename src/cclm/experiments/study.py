@@ -87,6 +87,7 @@ def run(study: Study, at_once: int | None = None) -> Path:
     """From the first training to the comparison; returns the page."""
     recipe = study.recipe_of()
     _refuse_impossible(study)
+    Pipeline(recipe).refuse_missing_device()
     _declare(study, study_folder(study, recipe))
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)

@@ -81,6 +81,7 @@ def sweep(
     Pipeline(recipe.model_copy(update={"curriculum": curriculum})).refuse_impossible(trains=True)
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
+        pipeline.refuse_missing_device()
         pipeline.walk(("prepare",))
         language_graph(recipe, pipeline.data)  # refuses what has none: every leaf has a gate that asks for it
         pipeline.walk(("graph", "benchmark"))

@@ -64,7 +64,7 @@ def test_words_are_not_counted_where_there_are_no_spaces(tmp_path: Path) -> None
 MISTAKES = [
     ("max_steps=5", "unknown key 'max_steps'; did you mean 'benchmark.max_steps'?"),
     ("batch_tokens=5", "unknown key 'batch_tokens'; did you mean 'training.batch_tokens'?"),
-    ("training.max_steps=many", "training.max_steps must be a whole number; got 'many'"),
+    ("training.max_steps=many", "training.max_steps must be an integer; got 'many'"),
     ("model.dropout=much", "model.dropout must be a number; got 'much'"),
     ("training.bleu=perhaps", "training.bleu must be true or false; got 'perhaps'"),
     ("name=a/b", "name must have letters, digits, '.', '_' and '-' only"),

@@ -48,7 +48,7 @@ def test_for_an_lrl_similar_to_no_hrl_all_hrls_count_the_same_with_a_warning() -
     lonely = LanguageGraph(HRLS, LRLS, SIMILARITY | {"bel": dict.fromkeys(HRLS, 0.0)})
     assert lonely.isolated == ("bel",)
     assert lonely.shares[:, 1].tolist() == [0.25] * 4
-    with pytest.warns(UserWarning, match="no HRL is similar to bel: all HRLs count the same for it"):
+    with pytest.warns(UserWarning, match="no HRL is similar to bel: all HRLs count the same there"):
         CompetenceGate(lonely)
 
 

@@ -23,7 +23,7 @@ from cclm.cli.group import (
 UP_TO_TRAINING = ("prepare", "graph", "benchmark", "train")
 
 
-@cli.command()
+@cli.command(short_help="Read all text of RECIPE once and report what is wrong with it.")
 @RECIPE
 @OVERRIDES
 @JSON
@@ -42,7 +42,7 @@ def doctor(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | 
         sys.exit(1)
 
 
-@cli.command()
+@cli.command(short_help="Check and tokenise the text of RECIPE.")
 @RECIPE
 @OVERRIDES
 @JSON
@@ -59,7 +59,7 @@ def prepare(recipe: str, overrides: Sequence[str], as_json: bool, workers: int |
     prepared.prepare(load_recipe(recipe, overrides), as_json=as_json, dry_run=dry_run, workers=workers)
 
 
-@cli.command()
+@cli.command(short_help="Compute, print and draw the language graph of RECIPE.")
 @RECIPE
 @OVERRIDES
 @JSON
@@ -87,7 +87,7 @@ def _is_dry(recipe: str, overrides: Sequence[str], stages: Sequence[str], dry_ru
     return dry_run
 
 
-@cli.command()
+@cli.command(short_help="Train one bitext model per language of RECIPE, for L*.")
 @RECIPE
 @OVERRIDES
 @AT_ONCE
@@ -111,7 +111,7 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
         click.echo(f"{lang}\t{loss:.4f}")
 
 
-@cli.command()
+@cli.command(short_help="Train the model of RECIPE, and make what it needs first.")
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
@@ -136,7 +136,7 @@ def train(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: bool, *
         click.echo(pipeline.folder)
 
 
-@cli.command()
+@cli.command(short_help="Take RECIPE from text to report; done stages are skipped.")
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
@@ -162,7 +162,7 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool,
         click.echo(pipeline.folder / "report.html")
 
 
-@cli.command()
+@cli.command(short_help="Train RECIPE with several thresholds; shared steps once.")
 @RECIPE
 @OVERRIDES
 @click.option("--threshold", "thresholds", type=click.FloatRange(0), multiple=True, help="Default: 0.5, 0.6 ... 1.0.")
@@ -200,10 +200,15 @@ def sweep(
 
         print_sweep_plan(load_recipe(recipe, overrides), len(grid[0]) * len(grid[1]))
         return
-    click.echo(train_all(load_recipe(recipe, overrides), *grid, **options))
+    page = train_all(load_recipe(recipe, overrides), *grid, **options)
+    from cclm.cli.tables import print_sweep
+    from cclm.formats.sweep import Sweep
+
+    print_sweep(Sweep.read(page.parent / "sweep.json"))
+    click.echo(page)
 
 
-@cli.command()
+@cli.command(short_help="Train methods with several seeds, and compare them.")
 @click.argument("study")
 @OVERRIDES
 @AT_ONCE

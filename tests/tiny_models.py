@@ -17,6 +17,8 @@ from cclm import AllAtOnce, Curriculum, InverseCompetence
 from cclm.rng import key, uniform
 
 PAD, EOS, VOCABULARY = 1, 2, 40
+CODES = {"tur": 34, "rus": 35, "aze": 36}
+"""The first token of a sentence is its language."""
 SIZES = {"tur": 60, "rus": 50, "aze": 12}
 BENCHMARK = {"tur": 2.0, "rus": 2.0, "aze": 3.0}
 
@@ -29,7 +31,8 @@ def sentence_pairs(lang: str, count: int) -> list[dict[str, list[int]]]:
         draw = key(1, "sentence", lang, number)
         words = [4 + int(30 * uniform(draw, place)) for place in range(3 + int(6 * uniform(draw, 100)))]
         labels = [4 + (word + shift) % 30 for word in words]
-        pairs.append({"input_ids": [*words, EOS], "attention_mask": [1] * (len(words) + 1), "labels": [*labels, EOS]})
+        source = [CODES[lang], *words, EOS]
+        pairs.append({"input_ids": source, "attention_mask": [1] * len(source), "labels": [*labels, EOS]})
     return pairs
 
 
@@ -47,9 +50,20 @@ def collate(examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     return {name: padded([example[name] for example in examples], fill) for name, fill in padding.items()}
 
 
+def collate_for_smoothing(examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """The same with the decoder's input: with label smoothing, the Trainer hides the labels from the model."""
+    return {**collate(examples), "decoder_input_ids": padded([[EOS, *each["labels"][:-1]] for each in examples], PAD)}
+
+
 def padded(rows: list[list[int]], fill: int) -> torch.Tensor:
     longest = max(map(len, rows))
     return torch.tensor([row + [fill] * (longest - len(row)) for row in rows])
+
+
+def languages(input_ids: torch.Tensor) -> list[str]:
+    """The language of each sentence of a batch."""
+    names = {code: lang for lang, code in CODES.items()}
+    return [names[code] for code in input_ids[:, 0].tolist()]
 
 
 def m2m100(dropout: float = 0.1) -> PreTrainedModel:
@@ -98,6 +112,6 @@ def arguments(folder: Path, **settings: Any) -> Seq2SeqTrainingArguments:
 
 def curriculum(**changes: Any) -> Curriculum:
     """One whose weights change in every round."""
-    settings: dict[str, Any] = {"gate": AllAtOnce(), "sampler": InverseCompetence(), "benchmark": BENCHMARK}
+    settings: dict[str, Any] = {"gate": AllAtOnce(), "sampler": InverseCompetence(exponent=8), "benchmark": BENCHMARK}
     settings |= {"sizes": SIZES} | changes
     return Curriculum(settings.pop("gate"), settings.pop("sampler"), **settings)

@@ -1,5 +1,6 @@
 """One translation model, many languages, unequal data: a curriculum driven by measured competence."""
 
+from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +21,8 @@ from cclm.curriculum import (
 )
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from cclm.translation.model import Model
 
 __version__ = "0.1.0"
@@ -38,8 +41,20 @@ __all__ = [
     "StepGate",
     "Temperature",
     "UniMax",
+    "bits_per_token",
     "load",
 ]
+
+
+def bits_per_token(batches: "Iterable[tuple[Tensor, Tensor]]", *, shift: bool = False) -> float:
+    """The mean loss over all target tokens of all (logits, labels), in bits: what `observe` takes as dev_loss.
+
+    `shift=True` is for decoder-only models, whose logits at a position predict the next label. Positions with label
+    -100 are no targets. Needs torch, which is imported here.
+    """
+    from cclm.integrations.bits import bits_per_token as measure
+
+    return measure(batches, shift=shift)
 
 
 def load(

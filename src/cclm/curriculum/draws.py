@@ -49,7 +49,14 @@ class _Draws:
     """
 
     def __init__(
-        self, curriculum: "Curriculum", *, seed: int, draws: int, batch_size: int = 1, mixed: bool = False, group: int = 1
+        self,
+        curriculum: "Curriculum",
+        *,
+        seed: int,
+        draws: int,
+        batch_size: int = 1,
+        mixed: bool = False,
+        group: int = 1,
     ) -> None:
         for name, value in (("draws", draws), ("batch_size", batch_size), ("group", group)):
             if value < 1:

@@ -35,7 +35,10 @@ def target_bits(logits_BTV: Tensor, labels_BT: Tensor, *, shift: bool) -> Tensor
     if shift:
         logits_BTV, labels_BT = logits_BTV[:, :-1], labels_BT[:, 1:]
     nats = torch.nn.functional.cross_entropy(
-        logits_BTV.reshape(-1, logits_BTV.shape[-1]).float(), labels_BT.reshape(-1), ignore_index=IGNORED, reduction="none"
+        logits_BTV.reshape(-1, logits_BTV.shape[-1]).float(),
+        labels_BT.reshape(-1),
+        ignore_index=IGNORED,
+        reduction="none",
     )
     bits_B = nats.reshape(len(labels_BT), -1).sum(dim=1) / math.log(2)
     tokens_B = (labels_BT != IGNORED).reshape(len(labels_BT), -1).sum(dim=1)

@@ -27,7 +27,7 @@ from cclm.integrations.bits import output_bits
 from cclm.integrations.training_sets import Key, TrainingSets, is_stream
 
 if TYPE_CHECKING:
-    Base = Trainer
+    from typing import Any as Base  # whichever Trainer it is mixed with
 else:
     Base = object
 
@@ -36,7 +36,7 @@ MEASURED = frozenset({"train_loss"})
 logger = logging.getLogger(__name__)
 
 
-class CurriculumMixin(Base):
+class CurriculumMixin(Base):  # type: ignore[misc]
     """Adds a curriculum to a Trainer; it stands before the Trainer's class: `class Mine(CurriculumMixin, SFTTrainer)`.
 
     `train_dataset` and `eval_dataset` have one dataset per language. `mixed_batches=True` draws a language for every
@@ -57,6 +57,7 @@ class CurriculumMixin(Base):
         self._initial = curriculum.state_dict()
         self._checkpoint: Path | None = None
         self._rows: list[Tensor] | None = None  # what an evaluation has measured so far
+        self._train_bits: dict[str, tuple[float, float]] = {}  # of this process, since the last round
         self._train_sets = dict(train_dataset)
         first = next(iter(self._train_sets))
         super().__init__(*args, train_dataset=self._train_sets[first], eval_dataset=dict(eval_dataset), **kwargs)
@@ -133,7 +134,7 @@ class CurriculumMixin(Base):
 
     def _prepare_dataset(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         """TRL's trainers tokenise and pack in their constructor, one training set; this does it for every language."""
-        prepare = super()._prepare_dataset  # type: ignore[misc]
+        prepare = super()._prepare_dataset
         first = next(iter(self._train_sets))
         if dataset is not self._train_sets[first]:
             return prepare(dataset, *args, **kwargs)
@@ -152,12 +153,13 @@ class CurriculumMixin(Base):
             mixed=self.mixed_batches,
             group=group,
         )
-        self._train_bits: dict[str, tuple[float, float]] = {}
+        self._train_bits = {}
         consumed = 0
         if self._checkpoint is None:
             self.curriculum.load_state_dict(self._initial)  # a second train() starts anew
         else:
             consumed = self._restore(TrainerState.read(self._checkpoint / NAME))
+        self._resumed_at = consumed // group if self._checkpoint else None
         self._microbatch = consumed // self.accelerator.num_processes
         return _Sampler(self._batches, skipped=consumed % len(self._batches), batch_size=self._train_batch_size)
 
@@ -184,8 +186,8 @@ class CurriculumMixin(Base):
 
     def _observe(self, dev_loss: dict[str, float]) -> None:
         step, before = self.state.global_step, self.curriculum.explain()
-        if before["round"] and before["step"] == step:
-            return  # evaluated again after a resume (eval_on_start), or at the end of an epoch
+        if step == self._resumed_at or (before["round"] and step == before["step"]):
+            return  # eval_on_start after a resume, or the end of an epoch: no round of its own
         self.curriculum.observe(step=step, dev_loss=dev_loss, **self.signals(self.curriculum.needs))
         self.log(self._explained())
 
@@ -256,7 +258,9 @@ class CurriculumMixin(Base):
                 if example is None:
                     raise ValueError(f"{what}: {lang} is empty")
                 if "labels" not in collate([example]):
-                    raise ValueError(f"{what}: the data_collator makes no labels for {lang}; they are the target tokens")
+                    raise ValueError(
+                        f"{what}: the data_collator makes no labels for {lang}; they are the target tokens"
+                    )
 
 
 class CurriculumTrainer(CurriculumMixin, Seq2SeqTrainer):

@@ -49,7 +49,8 @@ def trainer(folder: Path, curriculum: Curriculum | None = None, **settings: Any)
         **{
             "per_device_train_batch_size": 2, "max_steps": 6, "eval_strategy": "steps", "eval_steps": 3,
             "save_strategy": "steps", "save_steps": 3, "logging_steps": 1, "use_cpu": True, "bf16": False,
-            "disable_tqdm": True, "dataloader_pin_memory": False, "max_length": 16, "learning_rate": 1e-2, "report_to": [],
+            "disable_tqdm": True, "dataloader_pin_memory": False, "max_length": 16,
+            "learning_rate": 1e-2, "report_to": [],
         } | settings,
     )  # fmt: skip
     return DomainTrainer(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import Sampler
 from transformers import Seq2SeqTrainer, Trainer
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
@@ -42,6 +43,8 @@ class CurriculumMixin(Base):  # type: ignore[misc]
     `train_dataset` and `eval_dataset` have one dataset per language. `mixed_batches=True` draws a language for every
     example; by default all examples of a batch are of one language.
     """
+
+    train_dataset: Any
 
     def __init__(
         self,
@@ -81,9 +84,11 @@ class CurriculumMixin(Base):  # type: ignore[misc]
         self._train_bits = {}
         return {"train_loss": {lang: bits / tokens for lang, (bits, tokens) in totals.items() if tokens}}
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+    def train(self, resume_from_checkpoint: str | Path | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """Trains; a resumed training continues with the next batch and with the curriculum as it was."""
-        found = get_last_checkpoint(self.args.output_dir) if resume_from_checkpoint is True else resume_from_checkpoint
+        found: Any = resume_from_checkpoint
+        if found is True:
+            found = get_last_checkpoint(self.args.output_dir)  # type: ignore[no-untyped-call]
         self._checkpoint = Path(found) if found else None
         result = super().train(resume_from_checkpoint, *args, **kwargs)
         if waiting := self.curriculum.candidates:
@@ -215,7 +220,7 @@ class CurriculumMixin(Base):  # type: ignore[misc]
 
     @property
     def _seed(self) -> int:
-        return self.args.seed if self.args.data_seed is None else self.args.data_seed
+        return int(self.args.seed if self.args.data_seed is None else self.args.data_seed)
 
     @property
     def _group(self) -> int:
@@ -267,7 +272,7 @@ class CurriculumTrainer(CurriculumMixin, Seq2SeqTrainer):
     """Hugging Face's Seq2SeqTrainer with a curriculum, for NLLB, M2M100, mBART, Marian and the like."""
 
 
-class _Sampler:
+class _Sampler(Sampler[Key]):
     """Keys of `TrainingSets` for a DataLoader, batch after batch.
 
     The Trainer resumes within an epoch by skipping the batches of that epoch that it had consumed. They are not drawn
@@ -331,7 +336,9 @@ def measure_benchmark(
 def dev_bits(trainer: Trainer) -> float:
     """The loss of a Trainer's model on its dev set, in bits per target token."""
     datasets = trainer.eval_dataset if isinstance(trainer.eval_dataset, dict) else {None: None}
-    rows, model = [], trainer.model.eval()
+    model: Any = trainer.model
+    model.eval()
+    rows = []
     for name in datasets:
         for inputs in trainer.get_eval_dataloader(name):
             measured = output_bits(model(**inputs), inputs, model.config)

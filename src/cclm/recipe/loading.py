@@ -125,6 +125,7 @@ def load_recipe(name: str, changes: Iterable[str] = (), *, values: Mapping[str, 
     """A built-in recipe or one in a YAML file, with `key=value` changes, or other values for some keys."""
     content = read_named("recipe", name, built_in_recipes())
     recipe = check(Recipe, override(with_values(content, values or {}), changes), name)
+    recipe.curriculum.check_own_parts(name, Path(name))
     if recipe.name.lower() == BITEXT:
         raise ConfigError(f"{name}: name must not be {recipe.name!r}, the folder of the bitext models; choose another")
     return recipe

@@ -113,6 +113,7 @@ def load_scenario(name: str, changes: Iterable[str] = ()) -> Scenario:
     else:
         raise ConfigError(f"no scenario {name!r}: give one of {', '.join(BUILT_IN)}, or a YAML file")
     scenario = check(Scenario, override(content, changes), name)
+    scenario.curriculum.check_own_parts(name, Path(name))
     scenario.build()  # what cannot be is refused now, before anything is shown
     return scenario
 

@@ -52,8 +52,12 @@ def bits_per_token(batches: "Iterable[tuple[Tensor, Tensor]]", *, shift: bool = 
     `shift=True` is for decoder-only models, whose logits at a position predict the next label. Positions with label
     -100 are no targets. Needs torch, which is imported here.
     """
-    from cclm.integrations.bits import bits_per_token as measure
-
+    try:
+        from cclm.integrations.bits import bits_per_token as measure
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            f"cclm.bits_per_token needs {missing.name}: pip install 'ccl-m[train]'", name=missing.name
+        ) from None
     return measure(batches, shift=shift)
 
 

@@ -1,6 +1,8 @@
 """Bits per target token: by hand, and whatever stands in the labels."""
 
 import math
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -45,3 +47,19 @@ def test_padding_in_the_labels_is_no_target_unless_it_ends_sentences() -> None:
 def test_a_model_without_logits_is_refused() -> None:
     with pytest.raises(ValueError, match="the model returned no logits"):
         output_bits({"loss": 1.0}, {"labels": torch.tensor([[0]])}, SimpleNamespace())
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("import cclm; cclm.bits_per_token([])", "cclm.bits_per_token needs torch: pip install 'ccl-m[train]'"),
+        (
+            "import cclm.integrations.transformers",
+            "cclm.integrations.transformers needs torch: pip install 'ccl-m[hf]'",
+        ),
+    ],
+)
+def test_a_missing_extra_is_named(program: str, message: str) -> None:
+    hidden = f"import sys; sys.modules['torch'] = None; {program}"  # as if it was not installed
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"

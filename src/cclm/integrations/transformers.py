@@ -15,11 +15,16 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-from torch.utils.data import Sampler
-from transformers import Seq2SeqTrainer, Trainer
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
+try:
+    import torch
+    from torch import Tensor
+    from torch.utils.data import Sampler
+    from transformers import Seq2SeqTrainer, Trainer
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"cclm.integrations.transformers needs {missing.name}: pip install 'ccl-m[hf]'", name=missing.name
+    ) from None
 
 from cclm.curriculum import BatchSampler, Curriculum
 from cclm.formats.benchmark import Benchmark

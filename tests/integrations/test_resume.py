@@ -127,6 +127,13 @@ def test_the_checkpoint_of_another_curriculum_is_refused(tmp_path: Path) -> None
         trainer(tmp_path, method=curriculum(smoothing=0.5)).train(resume_from_checkpoint=True)
 
 
+def test_other_batches_per_step_are_refused(tmp_path: Path) -> None:
+    trainer(tmp_path, save_strategy="steps", save_steps=2, max_steps=2).train()
+    message = "a step had 1 batches of 4, here it has 2 of 4; a resume needs the same batch size and the same"
+    with pytest.raises(ValueError, match=message):
+        trainer(tmp_path, gradient_accumulation_steps=2).train(resume_from_checkpoint=True)
+
+
 def test_a_second_train_starts_anew(tmp_path: Path) -> None:
     twice = trainer(tmp_path, max_steps=4)
     twice.train()

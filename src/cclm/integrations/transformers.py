@@ -28,7 +28,7 @@ except ModuleNotFoundError as missing:
 
 from cclm.curriculum import BatchSampler, Curriculum
 from cclm.formats.benchmark import Benchmark
-from cclm.formats.trainer_state import NAME, TrainerState
+from cclm.formats.trainer_checkpoint import NAME, TrainerCheckpoint
 from cclm.integrations.bits import output_bits
 from cclm.integrations.training_sets import Key, TrainingSets, is_stream
 
@@ -100,11 +100,13 @@ class CurriculumMixin(Base):  # type: ignore[misc]
             logger.warning("never admitted, so took no part in training: %s", ", ".join(waiting))
         return result
 
-    def evaluate(self, eval_dataset: Any = None, *args: Any, **kwargs: Any) -> dict[str, float]:
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval", **kwargs: Any
+    ) -> dict[str, float]:
         """Evaluates as the Trainer does; within training, an evaluation of all languages is a round."""
-        metrics: dict[str, float] = super().evaluate(eval_dataset, *args, **kwargs)
+        metrics: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix, **kwargs)
         if eval_dataset is None and self.is_in_train:
-            self._observe({lang: metrics[f"eval_{lang}_bits_per_token"] for lang in self._train_sets})
+            self._observe({lang: metrics[f"{metric_key_prefix}_{lang}_bits_per_token"] for lang in self._train_sets})
         return metrics
 
     def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
@@ -135,7 +137,8 @@ class CurriculumMixin(Base):  # type: ignore[misc]
         inputs_as_given = dict(inputs)
         with _outputs_of(model) as outputs:
             result = super().training_step(model, inputs, *args, **kwargs)
-        bits, tokens = output_bits(outputs[-1], inputs_as_given, self.model.config).double().sum(dim=0).tolist()
+        with torch.no_grad():
+            bits, tokens = output_bits(outputs[-1], inputs_as_given, self.model.config).double().sum(dim=0).tolist()
         lang = self._batches.languages(self._microbatch * self.accelerator.num_processes + self.args.process_index)[0]
         before = self._train_bits.get(lang, (0.0, 0.0))
         self._train_bits[lang] = (before[0] + bits, before[1] + tokens)
@@ -168,12 +171,18 @@ class CurriculumMixin(Base):  # type: ignore[misc]
         if self._checkpoint is None:
             self.curriculum.load_state_dict(self._initial)  # a second train() starts anew
         else:
-            consumed = self._restore(TrainerState.read(self._checkpoint / NAME))
+            consumed = self._restore(TrainerCheckpoint.read(self._checkpoint / NAME))
         self._resumed_at = consumed // group if self._checkpoint else None
         self._microbatch = consumed // self.accelerator.num_processes
         return _Sampler(self._batches, skipped=consumed % len(self._batches), batch_size=self._train_batch_size)
 
-    def _restore(self, saved: TrainerState) -> int:
+    def _restore(self, saved: TrainerCheckpoint) -> int:
+        then, now = (saved.batches_per_step, saved.batch_size), (self._group, self._train_batch_size)
+        if then != now:
+            raise ValueError(
+                f"{self._checkpoint}: a step had {then[0]} batches of {then[1]}, here it has {now[0]} of {now[1]};"
+                " a resume needs the same batch size and the same accumulation times processes"
+            )
         self.curriculum.load_state_dict(saved.curriculum)
         self._batches.load_state_dict(saved.batches)
         if self.is_world_process_zero():
@@ -183,9 +192,11 @@ class CurriculumMixin(Base):  # type: ignore[misc]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Writes curriculum.json first: a checkpoint with a trainer_state.json, which comes last, has one."""
-        state = TrainerState(
+        state = TrainerCheckpoint(
             curriculum=self.curriculum.state_dict(),
             batches=self._batches.state_dict(consumed=self.state.global_step * self._group),
+            batch_size=self._train_batch_size,
+            batches_per_step=self._group,
             train_bits=self._total_train_bits(),
         )
         if self.args.should_save:

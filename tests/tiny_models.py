@@ -9,6 +9,7 @@ from transformers import (
     M2M100ForConditionalGeneration,
     MarianConfig,
     MarianMTModel,
+    NllbTokenizer,
     PreTrainedModel,
     Seq2SeqTrainingArguments,
 )
@@ -73,6 +74,24 @@ def m2m100(dropout: float = 0.1) -> PreTrainedModel:
         vocab_size=VOCABULARY, d_model=32, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=64,
         dropout=dropout, attention_dropout=dropout, activation_dropout=0.0, encoder_layerdrop=0.0,
         decoder_layerdrop=0.0, pad_token_id=PAD, eos_token_id=EOS, bos_token_id=0, **shape,
+    )  # fmt: skip
+    return M2M100ForConditionalGeneration(config)
+
+
+def nllb_tokenizer() -> NllbTokenizer:
+    """NLLB's tokenizer with all its language codes, and letters for subwords."""
+    letters = "▁abcdefghijklmnopqrstuvwxyzабвгдежзийклмнопрстуфхцчшщыьэюяіўçğışöüə."
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *letters]
+    return NllbTokenizer(vocab={piece: place for place, piece in enumerate(pieces)}, merges=[])
+
+
+def nllb(dropout: float = 0.1) -> PreTrainedModel:
+    """NLLB's architecture is that of M2M100."""
+    torch.manual_seed(1)
+    shape = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    config = M2M100Config(
+        vocab_size=len(nllb_tokenizer()), d_model=16, encoder_ffn_dim=16, decoder_ffn_dim=16, dropout=dropout,
+        max_position_embeddings=128, scale_embedding=True, **shape,
     )  # fmt: skip
     return M2M100ForConditionalGeneration(config)
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tiny_domains import DOMAINS, texts, tokenizer
 from tiny_domains import model as causal_model
-from transformers import M2M100Config, M2M100ForConditionalGeneration, NllbTokenizer
+from tiny_models import nllb, nllb_tokenizer
+from transformers import NllbTokenizer
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("plain_loop", "nllb", "trl_domains", "my_module")
@@ -49,19 +50,6 @@ def run(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, steps: int) ->
     return runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
 
 
-def write_nllb(folder: Path) -> None:
-    """NLLB's architecture and tokenizer, with letters for subwords."""
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
-    letters = "▁abcdefghijklmnopqrstuvwxyzабвгдежзийклмнопрстуфхцчшщыьэюяіўçğışöüə."
-    made = NllbTokenizer(vocab={piece: place for place, piece in enumerate([*special, *letters])}, merges=[])
-    made.save_pretrained(folder)
-    shape = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    config = M2M100Config(
-        vocab_size=len(made), d_model=16, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=128, **shape
-    )
-    M2M100ForConditionalGeneration(config).save_pretrained(folder)
-
-
 SENTENCES = {
     "tur_Latn": ("bu benim kitabım.", "ev büyük."),
     "rus_Cyrl": ("это моя книга.", "дом большой."),
@@ -74,7 +62,8 @@ SENTENCES = {
 def test_nllb_is_fine_tuned_with_the_papers_curriculum_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_nllb(tmp_path / "model")
+    nllb_tokenizer().save_pretrained(tmp_path / "model")
+    nllb().save_pretrained(tmp_path / "model")
     (tmp_path / "data").mkdir()
     english = ("this is my book.", "the house is big.")
     for lang, sentences in SENTENCES.items():

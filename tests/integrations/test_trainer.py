@@ -149,6 +149,22 @@ def test_a_round_is_observed_once_when_all_languages_have_reported(tmp_path: Pat
     assert facts["dev_loss"] == reported
 
 
+def test_the_best_checkpoint_is_that_with_the_lowest_mean_over_languages(tmp_path: Path) -> None:
+    best = trainer(
+        tmp_path, max_steps=9, learning_rate=0.3, save_strategy="steps", save_steps=3, load_best_model_at_end=True,
+        metric_for_best_model="bits_per_token", greater_is_better=False,
+    )  # fmt: skip
+    best.train()
+    means = {}
+    for step in (3, 6, 9):
+        history = [record for record in best.state.log_history if record["step"] == step]
+        means[step] = (
+            sum(r[f"eval_{lang}_bits_per_token"] for lang in SIZES for r in history if f"eval_{lang}_loss" in r) / 3
+        )
+    assert best.state.best_global_step == min(means, key=means.__getitem__)
+    assert best.state.best_metric == pytest.approx(min(means.values()))
+
+
 def test_what_the_curriculum_explains_reaches_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
     shown = trainer(tmp_path, max_steps=6, report_to=["tensorboard"], curriculum=curriculum(gate=StepGate({"aze": 5})))

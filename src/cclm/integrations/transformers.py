@@ -9,6 +9,7 @@ Every evaluation is one round: it measures the dev loss of every language in bit
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import repeat
@@ -103,10 +104,16 @@ class CurriculumMixin(Base):  # type: ignore[misc]
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval", **kwargs: Any
     ) -> dict[str, float]:
-        """Evaluates as the Trainer does; within training, an evaluation of all languages is a round."""
+        """Evaluates as the Trainer does; within training, an evaluation of all languages is a round.
+
+        `eval_bits_per_token` is the mean over the languages: a `metric_for_best_model`.
+        """
         metrics: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix, **kwargs)
-        if eval_dataset is None and self.is_in_train:
-            self._observe({lang: metrics[f"{metric_key_prefix}_{lang}_bits_per_token"] for lang in self._train_sets})
+        if eval_dataset is None:
+            losses = {lang: metrics[f"{metric_key_prefix}_{lang}_bits_per_token"] for lang in sorted(self._train_sets)}
+            metrics[f"{metric_key_prefix}_bits_per_token"] = math.fsum(losses.values()) / len(losses)
+            if self.is_in_train:
+                self._observe(losses)
         return metrics
 
     def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:

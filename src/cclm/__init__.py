@@ -68,6 +68,6 @@ def load(
 
     cclm.load("runs/x").translate(["..."], source="aze", target="eng")
     """
-    from cclm.translation.load import load as load_run
+    from cclm.translation.model import load as load_run
 
     return load_run(run, quantization=quantization, threads=threads)

@@ -15,10 +15,10 @@ from small_recipe import events
 from trained_run import trained_run
 
 from cclm.cli.listing import run as list_runs
-from cclm.cli.listing import standing
 from cclm.evaluation.evaluate import Evaluation
 from cclm.formats.run import read_settings
 from cclm.training.lock import Lock
+from cclm.training.run_state import state_of
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +36,13 @@ def copied(work: Path, folder: Path) -> Path:
 
 def test_a_finished_run(work: Path) -> None:
     run = work / "runs" / "small"
-    facts = standing(run)
-    assert (facts["state"], facts["reason"]) == ("finished", "all steps are done")
-    assert (facts["step"], facts["max_steps"]) == (20, 20)
-    chosen = [event for event in events(run) if event["event"] == "validation" and event["step"] == facts["best"]]
-    assert facts["dev_loss"] == chosen[0]["weighted"]
-    assert facts["bleu"] == json.loads((run / "scores.json").read_text())["means"]
+    facts = state_of(run)
+    assert (facts.state, facts.reason) == ("finished", "all steps are done")
+    assert (facts.step, facts.max_steps) == (20, 20)
+    chosen = [event for event in events(run) if event["event"] == "validation" and event["step"] == facts.best]
+    assert facts.dev_loss == chosen[0]["weighted"]
+    assert facts.bleu is not None
+    assert facts.bleu.plain() == json.loads((run / "scores.json").read_text())["means"]
 
 
 def test_a_running_one_is_known_by_its_lock_and_as_far_as_its_log(work: Path, tmp_path: Path) -> None:
@@ -49,21 +50,21 @@ def test_a_running_one_is_known_by_its_lock_and_as_far_as_its_log(work: Path, tm
     with (run / "log.jsonl").open("a") as log:
         log.write('{"event": "train", "step": 50}\n{"event": "tra')  # being written
     with Lock(run):
-        facts = standing(run)
-    assert (facts["state"], facts["reason"]) == ("running", f"{os.getpid()}@{socket.gethostname()}")
-    assert facts["step"] == 50
-    assert standing(run)["state"] == "finished"
+        facts = state_of(run)
+    assert (facts.state, facts.reason) == ("running", f"{os.getpid()}@{socket.gethostname()}")
+    assert facts.step == 50
+    assert state_of(run).state == "finished"
 
 
 def test_an_interrupted_one(work: Path, tmp_path: Path) -> None:
     run = copied(work, tmp_path / "run")
     shutil.rmtree(run / "checkpoints" / "step-00000020")
-    facts = standing(run)
-    assert (facts["state"], facts["reason"], facts["step"], facts["best"]) == ("interrupted", None, 10, 10)
+    facts = state_of(run)
+    assert (facts.state, facts.reason, facts.step, facts.best) == ("interrupted", None, 10, 10)
     shutil.rmtree(run / "checkpoints" / "step-00000010")
-    facts = standing(run)
-    assert (facts["state"], facts["reason"]) == ("interrupted", "before its first checkpoint")
-    assert (facts["step"], facts["best"], facts["dev_loss"]) == (0, None, None)
+    facts = state_of(run)
+    assert (facts.state, facts.reason) == ("interrupted", "before its first checkpoint")
+    assert (facts.step, facts.best, facts.dev_loss) == (0, None, None)
 
 
 def test_more_steps_asked_for_are_steps_to_go(work: Path, tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_more_steps_asked_for_are_steps_to_go(work: Path, tmp_path: Path) -> Non
     config = read_settings(run / "config.yaml")
     config["training"]["max_steps"] = 30
     (run / "config.yaml").write_text(json.dumps(config))
-    assert (standing(run)["state"], standing(run)["step"], standing(run)["max_steps"]) == ("interrupted", 20, 30)
+    assert (state_of(run).state, state_of(run).step, state_of(run).max_steps) == ("interrupted", 20, 30)
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "log.jsonl", "scores.json", "progress.json", "lock"])

@@ -11,8 +11,7 @@ from corpora import sentences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cclm.data.subwords import REPEATED, limit_repeats, train_model
-from cclm.data.vocabulary import BOS, EOS, PAD, UNK, Segmenter, Vocabulary
+from cclm.data.vocabulary import BOS, EOS, PAD, REPEATED, UNK, Segmenter, Vocabulary, limit_repeats, train_model
 from cclm.errors import DataError
 from cclm.formats.prepared import VocabularyFile
 

@@ -8,8 +8,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
-from cclm.evaluation.bootstrap import draws, paired_bootstrap
 from cclm.evaluation.scores import score
+from cclm.evaluation.statistics import draws, paired_bootstrap
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "today", "and", "slept", "while", "rain", "fell", "over", "roofs"]
 LANGUAGES = {"tur": 40, "aze": 25, "glg": 30}

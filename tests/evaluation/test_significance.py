@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from cclm.evaluation.scores import metric_named
-from cclm.evaluation.significance import (
+from cclm.evaluation.statistics import (
     Comparison,
     detectable,
     holm,

@@ -10,11 +10,10 @@ from trained_run import trained_run
 
 from cclm.cli.tables import print_scores
 from cclm.data.batches import Direction
-from cclm.evaluation import zero_shot
-from cclm.evaluation.evaluate import Evaluation
+from cclm.evaluation import evaluate
+from cclm.evaluation.evaluate import Evaluation, zero_shot_pairs
 from cclm.evaluation.scores import read_lines
-from cclm.evaluation.zero_shot import zero_shot_pairs
-from cclm.training.tasks import Task
+from cclm.training.directory import Task
 
 
 def both_ways(*languages: str) -> dict[str, Task]:
@@ -43,7 +42,7 @@ def test_a_model_of_one_direction_has_no_zero_shot_pairs() -> None:
 
 
 def test_too_many_pairs_are_not_scored_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zero_shot, "MAX_PAIRS", 5)
+    monkeypatch.setattr(evaluate, "MAX_PAIRS", 5)
     with pytest.warns(UserWarning, match="6 zero-shot pairs are not scored: more than 5"):
         assert zero_shot_pairs(both_ways("tur", "aze", "glg"), lambda task: TEXTS[task.language]) == {}
 

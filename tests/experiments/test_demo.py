@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cclm.experiments.display import Display
-from cclm.experiments.executor import Job
+from cclm.experiments.executor import Display, Job
 from cclm.formats.log import Admitted, Stopped, Train
 
 ROOT = Path(__file__).parent.parent.parent

@@ -16,8 +16,8 @@ from small_recipe import events
 from small_study import write_study
 
 from cclm.errors import ConfigError, TrainingError
-from cclm.evaluation.bootstrap import paired_bootstrap
 from cclm.evaluation.evaluate import Evaluation
+from cclm.evaluation.statistics import paired_bootstrap
 from cclm.experiments.study import run as run_study
 from cclm.recipe.study import built_in_studies, load_study
 from cclm.report.pages import write_study as write_page

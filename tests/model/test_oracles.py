@@ -11,7 +11,7 @@ from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositio
 
 from cclm.model import Shape, Transformer, losses
 from cclm.model.attention import attend, explicit, fused
-from cclm.model.positions import Positions, sinusoids
+from cclm.model.transformer import Positions, sinusoids
 
 NORMS = {
     "encoder": {"self_attention_norm": "norm1", "feed_forward_norm": "norm2"},

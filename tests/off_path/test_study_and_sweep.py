@@ -101,6 +101,11 @@ def test_bounds_of_a_score_are_not_negative(finished: Path) -> None:
     assert 0 <= score["bleu_low"] < score["bleu"] < score["bleu_high"]
 
 
+def test_the_tokens_of_a_short_training_are_counted(studied: tuple[Path, str]) -> None:
+    """Train events sum up 50 steps each; ten steps of at most 200 tokens are tokens too."""
+    assert all(0 < trial["tokens"] <= 10 * 200 for trial in results(studied[0])["trials"])
+
+
 def test_a_study_prints_its_result(studied: tuple[Path, str]) -> None:
     """The arms with their scores and what the primary comparison came to; the page comes last."""
     told = studied[1]

@@ -10,6 +10,7 @@ import pytest
 from made_run import EVIL
 
 from cclm.report.document import (
+    TALL,
     Cell,
     Document,
     Figure,
@@ -21,6 +22,7 @@ from cclm.report.document import (
     cross_table,
     decimal,
     deviation,
+    document_page,
     escape_markdown,
     interval,
     large,
@@ -32,7 +34,6 @@ from cclm.report.document import (
     whole,
     with_deviation,
 )
-from cclm.report.page import TALL, document_page
 from cclm.report.svg import PAINTS, axis_range, frame, text, ticks
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from cclm.report.page import asset
+from cclm.report.document import asset
 
 # Machado, Oliveira and Fernandes (2009), severity 1.0, on linear RGB.
 SIMULATIONS = {

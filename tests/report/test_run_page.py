@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from made_run import EVIL, events, simulated, write_both_ways, write_evil, write_lines, write_log, write_run
 
-from cclm.report.page import SCRIPTS, asset, embed
+from cclm.report.document import SCRIPTS, asset, embed
 from cclm.report.pages import run_report
 from cclm.report.run import read_run
 from cclm.report.run_data import MOST_ROUNDS, run_data

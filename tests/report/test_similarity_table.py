@@ -4,7 +4,7 @@ from rich.console import Console
 from worked_example import HRLS, LRLS, SIMILARITY, graph
 
 from cclm import LanguageGraph
-from cclm.report.similarity_table import similarity_table
+from cclm.report.graph import similarity_table
 
 
 def printed(given: LanguageGraph) -> str:

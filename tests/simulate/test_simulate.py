@@ -12,8 +12,8 @@ from rich.console import Console
 from cclm.cli import cli
 from cclm.errors import ConfigError
 from cclm.simulate import BUILT_IN, compare_thresholds, load_scenario, simulate
-from cclm.simulate.curves import LearningCurves
 from cclm.simulate.display import SimulationView
+from cclm.simulate.run import LearningCurves
 
 
 def run(*arguments: str) -> Result:

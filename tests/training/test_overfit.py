@@ -20,7 +20,7 @@ from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
 from cclm.training.directory import best_of, recipe_of
 from cclm.training.session import shape_of, train
-from cclm.translation.load import exported, load
+from cclm.translation.model import exported, load
 from cclm.translation.translator import Translator
 
 CONTENT: dict[str, Any] = {

@@ -5,8 +5,7 @@ from worked_example import LOSS
 
 from cclm.formats.log import Worst
 from cclm.paper import tables
-from cclm.training.dev_loss import DevLoss
-from cclm.training.stopping import better, metric_over, validation_event
+from cclm.training.validation import DevLoss, better, metric_over, validation_event
 
 
 def test_the_papers_selection_metric() -> None:

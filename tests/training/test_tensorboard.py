@@ -17,8 +17,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
 from cclm.formats.log import Train, Validation
+from cclm.training.log import TensorBoard
 from cclm.training.session import Options, train
-from cclm.training.tensorboard import TensorBoard
 
 GRAPH = LanguageGraph(
     ["tur", "por"], ["aze", "glg"], {"aze": {"tur": 0.5, "por": 0.1}, "glg": {"tur": 0.1, "por": 0.6}}
@@ -163,7 +163,7 @@ import sys
 sys.modules["tensorboard"] = None  # as if it were not installed
 from pathlib import Path
 from cclm.formats.log import Train
-from cclm.training.tensorboard import TensorBoard
+from cclm.training.log import TensorBoard
 board = TensorBoard(Path(sys.argv[1]), 0, print)
 board.write(Train(step=1, loss=4.0))
 board.close()

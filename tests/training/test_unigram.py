@@ -8,8 +8,8 @@ import pytest
 from small_recipe import prepared, recipe
 
 from cclm.data.vocabulary import EOS
-from cclm.training.tasks import tasks
-from cclm.training.unigram import unigram_loss
+from cclm.experiments.benchmark import unigram_loss
+from cclm.training.directory import tasks
 
 
 @pytest.mark.parametrize("direction", ["many-to-one", "one-to-many"])

@@ -12,8 +12,7 @@ from cclm.data.prepared import Prepared
 from cclm.errors import DataError
 from cclm.experiments.pipeline import Pipeline, language_graph, write_graph
 from cclm.recipe.schema import Recipe
-from cclm.report.graph import draw_graph
-from cclm.report.similarity_table import similarity_table
+from cclm.report.graph import draw_graph, similarity_table
 
 
 def prepare(recipe: Recipe, *, as_json: bool, dry_run: bool = False, workers: int | None = None) -> None:

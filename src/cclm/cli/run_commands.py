@@ -140,7 +140,7 @@ def clean(work: Path, dry_run: bool) -> None:
     What a run was trained on stays, and so does what was made last. Runs are never removed.
     """
     from cclm.data.work_folder import WorkFolder
-    from cclm.experiments import clean as command
+    from cclm.experiments import cache as command
 
     folder = WorkFolder(work)
     entries = command.unused(folder)

@@ -30,12 +30,12 @@ def simulate(
       cclm simulate related --yaml > mine.yaml
       cclm simulate mine.yaml
     """
-    from cclm.simulate import command
+    from cclm.simulate import display
 
     if "=" in scenario:  # the scenario was left out
         scenario, overrides = "related", (scenario, *overrides)
-    output: command.Output = "json" if as_json else "yaml" if as_yaml else "text"
-    command.run(scenario, overrides, output=output, compare=thresholds, svg=svg)
+    output: display.Output = "json" if as_json else "yaml" if as_yaml else "text"
+    display.run(scenario, overrides, output=output, compare=thresholds, svg=svg)
 
 
 @cli.command()

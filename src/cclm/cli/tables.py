@@ -6,9 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cclm.evaluation.bootstrap import Difference
 from cclm.evaluation.compare import TITLES, Compared, Comparisons
-from cclm.evaluation.significance import OverSeeds
+from cclm.evaluation.statistics import Difference, OverSeeds
 from cclm.formats.scores import Scores
 from cclm.formats.study import StudyResults
 from cclm.report.document import name_seeds

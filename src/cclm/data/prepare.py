@@ -15,9 +15,8 @@ from cclm.atomic import atomic_folder, refuse_foreign, restore
 from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
 from cclm.data.examine import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
 from cclm.data.prepared import Prepared
-from cclm.data.subwords import learn_models
 from cclm.data.texts import Texts
-from cclm.data.vocabulary import Segmenter, Vocabulary
+from cclm.data.vocabulary import Segmenter, Vocabulary, learn_models
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
 from cclm.formats.base import FileFacts, parse_json, sha256

@@ -8,12 +8,21 @@ from statistics import fmean
 from typing import Any
 
 from cclm.errors import ConfigError
-from cclm.evaluation.bootstrap import SAMPLES, SEED, Difference, paired_bootstrap
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import MetricName, metric_named
-from cclm.evaluation.significance import Comparison, OverSeeds, holm, over_seeds, sentence
+from cclm.evaluation.statistics import (
+    SAMPLES,
+    SEED,
+    Comparison,
+    Difference,
+    OverSeeds,
+    holm,
+    over_seeds,
+    paired_bootstrap,
+    sentence,
+)
 from cclm.formats.base import VERSION, Part
-from cclm.formats.translations import Translations
+from cclm.formats.scores import Translations
 
 TITLES = {"bleu": "BLEU", "chrf": "chrF"}
 Groups = Mapping[str, Sequence[str]]

@@ -17,7 +17,7 @@ from typing import IO
 from cclm.errors import ConfigError, DataError
 from cclm.evaluation.scores import OURS, Lines
 from cclm.formats.scores import Scores
-from cclm.training.tasks import Task
+from cclm.training.directory import Task
 
 ANSWER = '{"id": the number of the segment, "score": a number}'
 """The form of an answer, for messages."""

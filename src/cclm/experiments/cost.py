@@ -13,8 +13,8 @@ from cclm.data.vocabulary import SPECIALS
 from cclm.experiments.benchmark import bitext_folder, bitext_recipe
 from cclm.formats.checkpoint import Progress
 from cclm.recipe.schema import Recipe
+from cclm.training.directory import tasks
 from cclm.training.provenance import newest_checkpoint, progress_of
-from cclm.training.tasks import tasks
 
 
 @dataclass(frozen=True)

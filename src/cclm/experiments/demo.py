@@ -14,14 +14,13 @@ from cclm.errors import TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import read_lines
 from cclm.experiments.benchmark import bitext_folder, bitext_recipe
-from cclm.experiments.display import Display
-from cclm.experiments.executor import Job, run_jobs
+from cclm.experiments.executor import Display, Job, run_jobs
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
 from cclm.formats.scores import Scores
 from cclm.recipe import Recipe, load_recipe
+from cclm.report.graph import similarity_table
 from cclm.report.pages import run_report
-from cclm.report.similarity_table import similarity_table
 
 METHODS = {
     "ccl-m-avg": ("name=ccl-m-avg",),

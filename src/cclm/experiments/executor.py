@@ -10,10 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
-from cclm.formats.log import Event, LogTail
+from cclm.formats.log import Admitted, Event, LogTail, Stopped, Train
 from cclm.recipe.schema import Recipe
 from cclm.signals import held_back, let_through
 
@@ -174,3 +179,77 @@ def _end_with_the_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+QUIET = 30.0
+"""Seconds after which a job without a terminal gets a line about how far it has come."""
+
+
+class Display:
+    """A watcher of jobs that shows how far they have come; `max_steps` is how far they may go."""
+
+    def __init__(self, max_steps: int) -> None:
+        columns = (
+            TextColumn("{task.description:>22}"), BarColumn(bar_width=24), MofNCompleteColumn(),
+            TextColumn("{task.fields[loss]}"), TimeElapsedColumn(),
+        )  # fmt: skip
+        self._console = Console(stderr=True)
+        self._is_terminal = sys.stderr.isatty()
+        self._bars = Progress(*columns, console=self._console, transient=True, disable=not self._is_terminal)
+        self._tasks: dict[str, TaskID] = {}
+        self._said: dict[str, float] = {}
+        self._max_steps = max_steps
+
+    def __enter__(self) -> "Display":
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def __call__(self, job: Job, event: Event) -> None:
+        """An event of a job's log."""
+        if job.name not in self._tasks:
+            self._tasks[job.name] = self._bars.add_task(job.name, total=self._max_steps, loss="")
+            self._said[job.name] = time.monotonic()
+        bar = self._tasks[job.name]
+        if isinstance(event, Train):
+            loss = "" if event.loss is None else f"loss {event.loss:.2f}"
+            self._bars.update(bar, completed=event.step, loss=loss)
+            self._say_how_far(job, event.step, loss)
+        elif isinstance(event, Admitted):
+            self.print(f"{job.name}, step {event.step:,}: {event.language} admitted, {event.reason}")
+        elif isinstance(event, Stopped):
+            self._bars.remove_task(self._tasks.pop(job.name))  # a run that was extended has several ends
+            if job.only is None:
+                self.print(f"{job.name}: {event.step:,} steps, {event.reason}")
+
+    def _say_how_far(self, job: Job, step: int, loss: str) -> None:
+        if not self._is_terminal and time.monotonic() - self._said[job.name] >= QUIET:
+            self._said[job.name] = time.monotonic()
+            self.print(f"{job.name}: step {step:,} of {self._max_steps:,}, {loss}")
+
+    def print(self, line: str) -> None:
+        """Prints a line that stays."""
+        self._console.print(Text("    " + line, style="dim"), soft_wrap=True)
+
+
+class Remaining:
+    """A watcher that also says how many of the jobs are done, and how long the rest will take."""
+
+    def __init__(self, display: Display, due: int, of: str) -> None:
+        self._display, self._due, self._done, self._start = display, due, 0, time.monotonic()
+        self._names: set[str] = set()
+        display.print(f"{due} trainings to do, of {of}")
+
+    def __call__(self, job: Job, event: Event) -> None:
+        """An event of a job's log."""
+        self._display(job, event)
+        if isinstance(event, Stopped) and job.name not in self._names:
+            self._names.add(job.name)
+            self._done += 1
+            spent = time.monotonic() - self._start
+            left = spent / self._done * (self._due - self._done) / 60
+            self._display.print(f"{job.name}: {self._done} of {self._due} trainings, about {left:.0f} min left")

@@ -21,8 +21,8 @@ from cclm.data.prepared import Prepared
 from cclm.data.work_folder import WorkFolder, key_of
 from cclm.errors import ConfigError, DataError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.adopt import adopt_benchmark, adopt_graph, adopt_prepared
 from cclm.experiments.benchmark import benchmark, benchmark_key, bitext_folder, kept, write_recipe
+from cclm.experiments.cache import adopt_benchmark, adopt_graph, adopt_prepared
 from cclm.experiments.cost import NOTHING, Cost, benchmark_cost, training_cost
 from cclm.experiments.executor import Job, Watcher, nobody, read_recipe
 from cclm.formats.benchmark import Benchmark

@@ -11,11 +11,9 @@ from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_folder, bitext_jobs, bitext_recipe
-from cclm.experiments.display import Display, Remaining
-from cclm.experiments.executor import Job, run_jobs
-from cclm.experiments.outcome import outcome
+from cclm.experiments.executor import Display, Job, Remaining, run_jobs
 from cclm.experiments.pipeline import Pipeline
-from cclm.experiments.study_results import Trial, results
+from cclm.experiments.study_results import Trial, outcome, results
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Log
 from cclm.formats.run import CONFIG, read_settings

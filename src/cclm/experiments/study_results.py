@@ -1,7 +1,4 @@
-"""results.json of a study: every trial, the arms on average over seeds, and the comparisons between arms.
-
-Arms are compared by a paired t-test over seeds or, where a study has only one seed, by a bootstrap of the sentences.
-"""
+"""What a finished training came to, read from its files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,18 +7,90 @@ from pathlib import Path
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
-from cclm.evaluation import significance
-from cclm.evaluation.bootstrap import SAMPLES
+from cclm.errors import DataError
 from cclm.evaluation.compare import over_sentences
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import ALWAYS, MetricName
-from cclm.evaluation.significance import over_seeds
+from cclm.evaluation.statistics import SAMPLES, Comparison, holm, over_seeds, sentence
 from cclm.experiments.benchmark import bitext_folder
-from cclm.experiments.outcome import bitext_outcome, outcome
 from cclm.formats import study as formats
+from cclm.formats.checkpoint import tokens_after_the_log
+from cclm.formats.log import Log, Validation
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, plain
-from cclm.training.tasks import tasks
+from cclm.training.directory import tasks
+from cclm.training.provenance import newest_checkpoint, progress_of
+
+SHARES = (50, 75, 100)
+"""Percent of the budget at which the dev loss is reported: short runs favour other methods than long ones."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A training in numbers; losses are of the selected checkpoint, in bits per token."""
+
+    steps: int
+    best: int | None
+    reason: str
+    tokens: int
+    admissions: dict[str, int]
+    draws: dict[str, int]
+    epochs: dict[str, float]
+    weighted: float | None
+    macro: float | None
+    dev_loss: dict[str, float | None]
+    macro_at: dict[str, float | None]
+    """Macro dev loss after 50, 75 and 100 percent of the steps."""
+
+
+def outcome(run: Path, max_steps: int, batches: Mapping[str, int]) -> Outcome:
+    """What a training came to; `batches` are those of a pass over each language."""
+    log = Log.read(run / "log.jsonl")
+    stopped, best = log.stopped, log.best
+    if stopped is None or best is None:
+        raise DataError(f"{run}: its log has no end; train it to its end first")
+    validations = {event.step: event for event in log.of(Validation)}
+    newest = newest_checkpoint(run)
+    draws = progress_of(newest).counters if newest else {}
+    return Outcome(
+        steps=stopped.step,
+        best=stopped.best,
+        reason=stopped.reason,
+        tokens=log.tokens + tokens_after_the_log(run, stopped.step),
+        admissions=log.admissions,
+        draws={lang: draws.get(lang, 0) for lang in batches},
+        epochs={lang: draws.get(lang, 0) / count for lang, count in batches.items()},
+        weighted=best.weighted,
+        macro=best.macro,
+        dev_loss=best.dev_loss,
+        macro_at={str(share): _macro_at(validations, max_steps * share // 100) for share in SHARES},
+    )
+
+
+def _macro_at(validations: Mapping[int, Validation], step: int) -> float | None:
+    """The macro dev loss at the last validation up to a step; None where the training had ended before it."""
+    within = [earlier for earlier in validations if earlier <= step]
+    return validations[max(within)].macro if within and max(validations) >= step else None
+
+
+@dataclass(frozen=True)
+class BitextOutcome:
+    """A folder of bitext runs in numbers."""
+
+    steps: int
+    tokens: int
+    dev_loss: dict[str, float | None]
+
+
+def bitext_outcome(folder: Path, names: Sequence[str]) -> BitextOutcome:
+    """What the bitext models of these tasks came to together."""
+    found = {name: outcome(folder / name, 0, {}) for name in names}
+    return BitextOutcome(
+        steps=sum(each.steps for each in found.values()),
+        tokens=sum(each.tokens for each in found.values()),
+        dev_loss={name: each.dev_loss[name] for name, each in found.items()},
+    )
+
 
 GROUPS = ("all", "hrl", "lrl")
 Groups = Mapping[str, list[str]]
@@ -271,7 +340,7 @@ def _resample(
 def _with_holm(found: Sequence[formats.Comparison]) -> list[formats.Comparison]:
     """The primary comparisons with p adjusted for all of them."""
     deciding = {i: each.p for i, each in enumerate(found) if each.primary and each.p is not None}
-    adjusted = dict(zip(deciding, significance.holm(list(deciding.values())), strict=True))
+    adjusted = dict(zip(deciding, holm(list(deciding.values())), strict=True))
     return [each.model_copy(update={"holm": adjusted.get(i)}) for i, each in enumerate(found)]
 
 
@@ -281,5 +350,5 @@ def _with_sentence(found: formats.Comparison) -> formats.Comparison:
     over = {"all": "", "hrl": " on HRLs", "lrl": " on LRLs"}[found.over]
     adjusted = found.holm is not None
     numbers = (found.mean, found.low, found.high, found.holm if adjusted else found.p, adjusted)
-    compared = significance.Comparison(found.first, found.second, metric + over, len(found.differences), *numbers)
-    return found.model_copy(update={"sentence": significance.sentence(compared)})
+    compared = Comparison(found.first, found.second, metric + over, len(found.differences), *numbers)
+    return found.model_copy(update={"sentence": sentence(compared)})

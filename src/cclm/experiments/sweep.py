@@ -12,8 +12,7 @@ from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_recipe
-from cclm.experiments.display import Display
-from cclm.experiments.executor import Job, Watcher, read_recipe, run_jobs
+from cclm.experiments.executor import Display, Job, Watcher, read_recipe, run_jobs
 from cclm.experiments.pipeline import Pipeline, language_graph
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped

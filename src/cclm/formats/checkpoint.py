@@ -171,6 +171,18 @@ class Progress(JsonFile):
         return self.model_dump(mode="json")
 
 
+def tokens_after_the_log(run: Path, step: int) -> int:
+    """Target tokens of a training that ended at this step, after the last train event in its log.
+
+    Train events sum up a fixed number of steps, and a training may end between two of them.
+    """
+    for folder in reversed(checkpoint_folders(run / "checkpoints")):
+        progress = Progress.find(folder / PROGRESS)
+        if progress and progress.step == step:
+            return sum(progress.shown.tokens.values())
+    return 0
+
+
 class ForkState(Part):
     """A run that shares its prefix with the one that is trained: its own curriculum, and the length of its log."""
 

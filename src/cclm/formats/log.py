@@ -196,6 +196,15 @@ def read_events(path: Path) -> Iterator[Event]:
         yield event_of(content, place)
 
 
+def events_backwards(path: Path) -> Iterator[Event]:
+    """The events in a file, the last one first; a last line that is still being written is skipped."""
+    lines = path.read_bytes().split(b"\n")
+    for number in range(len(lines) - 1, 0, -1):
+        if line := lines[number - 1].strip():
+            place = f"{path} line {number}"
+            yield event_of(parse_json(line, place, ADVICE), place)
+
+
 def without_nan(value: Any) -> Any:  # any JSON value
     """The value with null for every number that JSON cannot express."""
     if isinstance(value, Mapping):

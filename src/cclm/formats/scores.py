@@ -1,9 +1,24 @@
-"""scores.json: BLEU, chrF and whatever else was measured, per language, with the signature of every number."""
+"""translations/{split}.json: which checkpoint, data and beam search the translations of a split were made with."""
 
 from typing import ClassVar
 
+from pydantic import StrictInt
+
 from cclm.formats.base import JsonFile, Part
-from cclm.formats.translations import Translations
+
+
+class Translations(JsonFile):
+    """The file exists only while all translations of the split are complete and of the same origin."""
+
+    advice: ClassVar[str] = "run `cclm translate` again"
+    split: str
+    checkpoint: str | dict[str, str]
+    """The name of the checkpoint and the beginning of its checksum; of a bitext system one per task."""
+    data: str
+    """The beginning of the prepared data's fingerprint."""
+    beam: StrictInt
+    length_penalty: float
+
 
 Row = dict[str, float]
 """The scores of a language by name: `bleu`, `bleu_low`, `bleu_high`, `chrf`, perhaps `off_target` and others."""

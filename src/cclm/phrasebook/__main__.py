@@ -2,8 +2,7 @@
 
 import sys
 
-from cclm.phrasebook.book import Phrasebook
-from cclm.phrasebook.corpus import generate
+from cclm.phrasebook.corpus import Phrasebook, generate
 from cclm.phrasebook.language import PIVOT
 from cclm.rng import key, uniform
 

@@ -1,10 +1,23 @@
-"""A document of paragraphs, tables and figures, its Markdown, and its number formats. Its HTML is in page.py."""
+"""A document of paragraphs, tables and figures, as Markdown and as HTML; the run page as HTML.
 
+Pages are Jinja2 templates with autoescape, one file each that needs nothing from outside."""
+
+import json
 import math
 import re
+from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 from statistics import fmean, stdev
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from cclm.report.svg import STYLE
 
 WIDEST = 12
 """Columns that fit a page; a wider table is transposed."""
@@ -227,3 +240,70 @@ def digits_of(values: Iterable[float]) -> int:
     """Digits after the point that show four digits of the largest number."""
     most = max(map(abs, values), default=0.0)
     return min(6, max(0, 3 - math.floor(math.log10(most)))) if most else 1
+
+
+SCRIPTS = ("elements.js", "chart.js", "reading.js", "curves.js", "graph.js", "player.js", "text.js", "page.js")
+TALL = 40
+"""Rows above which a table scrolls under its head."""
+LONG = 36
+"""Characters above which a text in a table may wrap."""
+POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; "
+
+
+def run_page(data: dict[str, Any], graph: str | None) -> str:  # JSON, on its way into the page's script
+    """The page of a run, from what `run_data` and `graph_figure` return."""
+    style, script = asset("page.css"), "".join(map(asset, SCRIPTS))
+    policy = f"{POLICY}style-src '{digest(style)}'; script-src '{digest(script)}'"
+    trusted = {"style": Markup(style), "script": Markup(script), "data": Markup(embed(data))}
+    drawing = None if graph is None else Markup(graph)
+    return _render("run.html.j2", policy=policy, name=data["name"], graph=drawing, **trusted)
+
+
+def document_page(document: Document) -> str:
+    """A document as a page without a script."""
+    style = asset("page.css") + asset("document.css")
+    policy = f"{POLICY}style-src '{digest(style)}' '{digest(STYLE)}'"
+    sizes = {"tall": TALL, "long": LONG}
+    return _render("document.html.j2", policy=policy, style=Markup(style), document=document, **sizes)
+
+
+def _render(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("cclm.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        finalize=_encodable,
+    )
+    environment.tests["paragraph"] = lambda block: isinstance(block, Paragraph)
+    environment.tests["figure"] = lambda block: isinstance(block, Figure)
+    return environment
+
+
+def _encodable(value: object) -> object:
+    """Replaces lone surrogates, which have no bytes in UTF-8, with question marks."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return value.encode(errors="replace").decode()
+
+
+def embed(data: object) -> str:
+    """JSON that can stand in a script element: without `<`, nothing in it can end the element."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def asset(name: str) -> str:
+    """The text of a style sheet or script of this package."""
+    return (files("cclm.report") / "assets" / name).read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+def digest(text: str) -> str:
+    """The hash by which a Content-Security-Policy names an inline style or script."""
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -6,7 +6,7 @@ from cclm.atomic import write_if_changed
 from cclm.formats.run import trained_seconds
 from cclm.formats.study import StudyResults
 from cclm.formats.sweep import Sweep
-from cclm.report.page import run_page
+from cclm.report.document import run_page
 from cclm.report.run import read_run
 from cclm.report.run_data import run_data, run_graph
 from cclm.report.study import Study

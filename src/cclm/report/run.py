@@ -11,6 +11,7 @@ from cclm.curriculum import LanguageGraph
 from cclm.errors import ConfigError, DataError
 from cclm.formats.base import parse_json
 from cclm.formats.benchmark import Benchmark
+from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log
 from cclm.formats.scores import Scores, Signature
 
@@ -41,6 +42,8 @@ class Run:
     config: str
     environment: Mapping[str, object]
     log: Log
+    more_tokens: int
+    """Target tokens trained on after the last train event in the log."""
     graph: LanguageGraph | None
     benchmark: Mapping[str, float]
     scores: Scores | None
@@ -56,11 +59,13 @@ def read_run(run: Path) -> Run:
         raise ConfigError(f"no run here: {run} has no log.jsonl; give the folder of a run, <work>/runs/<name>")
     config, scores, environment = run / "config.yaml", run / "scores.json", run / "environment.json"
     own = Scores.read(scores) if scores.is_file() else None
+    events = _read_log(log)
     return Run(
         name=run.resolve().name,
         config=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else "",
         environment=_read_object(environment) if environment.is_file() else {},
-        log=_read_log(log),
+        log=events,
+        more_tokens=tokens_after_the_log(run, events.stopped.step) if events.stopped else 0,
         graph=_read_graph(_shared(run, "graph.json")),
         benchmark=_read_benchmark(_shared(run, "benchmark.json")),
         scores=own,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cclm.curriculum import LanguageGraph
-from cclm.formats.log import Admitted, Phase, Probe, Train, Validation
+from cclm.formats.log import Admitted, Phase, Probe, Validation
 from cclm.formats.scores import Scores
 from cclm.report.graph import graph_figure
 from cclm.report.graph_layout import GraphNode, drawn_languages, nearness, order_lrls
@@ -231,7 +231,7 @@ def _summary(run: Run, settings: Mapping[str, object]) -> Json:
     return {
         "method": describe_method(settings),
         "steps": min(max((event.step for event in run.log.events), default=0), MOST_STEPS),
-        "tokens": _short(sum(sum(event.tokens.values()) for event in run.log.of(Train))),
+        "tokens": _short(run.log.tokens + run.more_tokens),
         "phase": next((min(event.step, MOST_STEPS) for event in run.log.of(Phase)), None),
         "stopped": stopped,
     }

@@ -1,12 +1,94 @@
-"""The results of a study as its tables need them: arms, languages, and scores over groups and seeds."""
+"""The results of a study, and its tables of scores: the paper's Tables 1 to 4, every language, external scorers."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from cclm.formats.study import Arm, Comparison, Metric, MoreScores, StudyResults, Trial
-from cclm.report.document import mean
-from cclm.report.paper_figures import PaperFigures, paper_figures
+from cclm.paper import tables
+from cclm.report.document import (
+    DASH,
+    Block,
+    Cell,
+    Paragraph,
+    Section,
+    Table,
+    best_of,
+    cross_table,
+    decimal,
+    digits_of,
+    mean,
+    number_column,
+    percent,
+    with_deviation,
+)
+
+ARMS = {
+    "bitext": "Bitext Models",
+    "uniform": "Uniform Sampling (tau = inf)",
+    "tau-5": "Temperature-Based Sampling (tau = 5)",
+    "proportional": "Proportional Sampling (tau = 1)",
+    "multidds": "MultiDDS",
+    "multidds-s": "MultiDDS-S",
+    "ccl-m-max": "CCL-M-max",
+    "ccl-m-avg": "CCL-M-avg",
+}
+SAMPLERS = {
+    "ccl-m-avg": "CCL-M-avg",
+    "gate-uniform": "+ Uni.",
+    "gate-tau-5": "+ Temp.",
+    "gate-proportional": "+ Prop.",
+}
+
+
+@dataclass(frozen=True)
+class PaperFigures:
+    """One language set in one direction."""
+
+    languages: str
+    direction: str
+
+    @property
+    def _column(self) -> str:
+        return f"{self.direction}_{self.languages}"
+
+    def over(self, arm: str, group: str) -> float | None:
+        """Mean BLEU of an arm over all languages (Tables 1 and 4), the HRLs or the LRLs (Tables 2 and 3)."""
+        if group == "all":
+            tables_ = (tables()["table1_main"].get(ARMS.get(arm)), tables()["table4_sampling"].get(SAMPLERS.get(arm)))
+            return next((row[self._column] for row in tables_ if row), None)
+        halves = tables()["table2_m2o" if self.direction == "m2o" else "table3_o2m"]
+        row = halves.get("Bi." if arm == "bitext" else ARMS.get(arm)) or {}
+        value: float | None = row.get(f"{self.languages}_{group}s")
+        return value
+
+    def of_language(self, arm: str, lang: str) -> float | None:
+        """BLEU of an arm in one language."""
+        value: float | None = tables()["individual_bleu"][self._column].get(ARMS.get(arm), {}).get(lang)
+        return value
+
+    def pairs(self, lang: str) -> int | None:
+        """Sentence pairs to train on."""
+        value: int | None = tables()["statistics"][self.languages].get(lang, {}).get("train")
+        return value
+
+    def loss(self, lang: str) -> float | None:
+        """L*, the dev loss of the bitext model."""
+        row: Mapping[str, float] = tables()["bitext_dev_loss"][self.languages].get(lang, {})
+        return row.get("xxx_eng" if self.direction == "m2o" else "eng_xxx")
+
+    def similarity(self, lrl: str, hrl: str) -> float | None:
+        """How similar an LRL is to an HRL."""
+        value: float | None = tables()["similarity"][self.languages].get(lrl, {}).get(hrl)
+        return value
+
+
+def paper_figures(recipe: str) -> PaperFigures | None:
+    """The figures for one of the paper's recipes, by its name or its file; None for any other recipe."""
+    found = re.fullmatch(r"(?:.*[/\\])?ted8-(related|diverse)-(m2o|o2m)(?:[-.].*)?", recipe)
+    return PaperFigures(*found.groups()) if found else None
+
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 SIGNS = ("†", "‡", "§")
@@ -138,3 +220,168 @@ class Study:
                 sign = SIGNS[i] if i < len(SIGNS) else f"({i + 1})"
                 found.setdefault(better, []).append((sign, f"{sign} better than {worse}"))
         return found
+
+
+TABLES = {"many-to-one": "Table 2", "one-to-many": "Table 3"}
+OFF_TARGET, OF_REFERENCES = "off_target", "off_target_references"
+GROUPS = {"all": "mean", "lrl": "LRLs", "hrl": "HRLs"}
+REFERENCES = "the references"
+
+
+def scores_section(study: Study) -> Section:
+    """All tables of scores."""
+    if not study.finished():
+        return Section("scores", "Scores", [Paragraph("No trial has finished: there are no scores.")])
+    blocks: list[Block] = [_main(study), *(_halves(study, metric) for metric in METRICS)]
+    within = [arm for arm in SAMPLERS if arm in study.arms]
+    if len(within) > 1:
+        blocks.append(_samplers(study, within))
+    blocks.append(_individual(study, "bleu"))
+    if study.paper:
+        blocks.append(_of_the_paper(study))
+    blocks += [_individual(study, "chrf"), *_more_scores(study)]
+    return Section("scores", "Scores", blocks)
+
+
+def _main(study: Study) -> Table:
+    marks = study.marks()
+    columns = [_over(study, study.arms, "bleu", "all"), _over(study, study.arms, "chrf", "all")]
+    endpoint = list(METRICS).index(study.endpoint) if study.endpoint in METRICS else 0
+    columns[endpoint] = [
+        Cell(cell.text, cell.best, "".join(sign for sign, _ in marks.get(arm, [])))
+        for arm, cell in zip(study.arms, columns[endpoint], strict=True)
+    ]
+    head = ["arm", "seeds", "BLEU", "chrF"]
+    _beside(study, study.arms, head, columns, "paper", "all")
+    said = "; ".join(words for signs in marks.values() for _, words in signs)
+    note = f"{_spread(study)} {said + ', by a primary comparison (Holm-adjusted p < 0.05).' if said else ''}".strip()
+    return _table("Table 1: mean over all languages", head, study.arms, [_seeds(study), *columns], note)
+
+
+def _halves(study: Study, metric: str) -> Table:
+    which = TABLES.get(study.results.data.direction, "Tables 2 and 3")
+    head: list[str] = ["arm"]
+    columns: list[list[Cell]] = []
+    for group, title in (("lrl", "LRLs"), ("hrl", "HRLs"), ("worst", "worst language")):
+        head.append(title)
+        columns.append(_over(study, study.arms, metric, group))
+        if metric == "bleu":
+            _beside(study, study.arms, head, columns, "paper", group)
+    caption = f"{which}: low-resource and high-resource languages, {METRICS[metric]}"
+    return _table(caption, head, study.arms, columns, _spread(study))
+
+
+def _samplers(study: Study, within: list[str]) -> Table:
+    head, columns = ["arm", "BLEU", "chrF"], [_over(study, within, metric, "all") for metric in METRICS]
+    _beside(study, within, head, columns, "paper", "all")
+    return _table("Table 4: samplers inside the curriculum, over all languages", head, within, columns, _spread(study))
+
+
+def _individual(study: Study, metric: str) -> Table:
+    caption = f"{METRICS[metric]} of each language"
+    return _by_language(study, caption, lambda arm, lang: study.of_language(arm, metric, lang), "Mean over seeds.")
+
+
+def _of_the_paper(study: Study) -> Table:
+    paper = study.paper
+    assert paper is not None
+    note = "Left as printed, but for the heads of two tables, which are swapped in print."
+    return _by_language(study, "BLEU of each language in the paper", paper.of_language, note)
+
+
+def _by_language(study: Study, caption: str, value: Callable[[str, str], float | None], note: str) -> Table:
+    arms = [arm for arm in study.arms if any(value(arm, lang) is not None for lang in study.languages)]
+    found = {
+        lang: dict(zip(arms, number_column([value(arm, lang) for arm in arms]), strict=True))
+        for lang in study.languages
+    }
+    return cross_table(caption, ("arm", arms), ("language", study.languages), lambda arm, lang: found[lang][arm], note)
+
+
+def _over(study: Study, arms: Sequence[str], metric: str, group: str) -> list[Cell]:
+    means = [study.mean(arm, metric, group) for arm in arms]
+    texts = [with_deviation(mean, study.by_seed(arm, metric, group)) for arm, mean in zip(arms, means, strict=True)]
+    return [Cell(text, best=best) for text, best in zip(texts, best_of(means), strict=True)]
+
+
+def _beside(
+    study: Study, arms: Sequence[str], head: list[str], columns: list[list[Cell]], title: str, group: str
+) -> None:
+    """Adds the paper's column beside ours, if it has one."""
+    printed = [study.paper.over(arm, group) if study.paper else None for arm in arms]
+    if any(value is not None for value in printed):
+        head.append(title)
+        columns.append(number_column(printed))
+
+
+def _spread(study: Study) -> str:
+    best = "the best of a column is bold."
+    several = len(study.seeds) > 1
+    return f"Mean over seeds ± standard deviation between them; {best}" if several else best.capitalize()
+
+
+def _seeds(study: Study) -> list[Cell]:
+    return [Cell(str(len(study.finished(arm)))) for arm in study.arms]
+
+
+def _table(
+    caption: str, head: Sequence[str], arms: Sequence[str], columns: Sequence[Sequence[Cell]], note: str
+) -> Table:
+    return Table(caption, head, [[Cell(arm), *row] for arm, *row in zip(arms, *columns, strict=True)], note)
+
+
+def _more_scores(study: Study) -> list[Block]:
+    """One table per score: the means over groups, then every language."""
+    names = dict.fromkeys(name for arm in study.arms for name in study.more_scores(arm))
+    return [
+        _off_target(study) if name == OFF_TARGET else _of_scorer(study, name) for name in names if name != OF_REFERENCES
+    ]
+
+
+def _off_target(study: Study) -> Table:
+    """The references are the same for all arms, so that the identifier's error on them is one row of its own."""
+    rows = {arm: _row(study, arm, OFF_TARGET) for arm in _arms(study, OFF_TARGET)}
+    cells = {}
+    for place in _columns(study):
+        shares = [row.get(place) for row in rows.values()]
+        for arm, share, best in zip(rows, shares, best_of(shares, 3, lowest=True), strict=True):
+            cells[arm, place] = Cell(_share(share), best=best)
+    references = [_row(study, arm, OF_REFERENCES) for arm in _arms(study, OF_REFERENCES)][:1]
+    cells |= {(REFERENCES, place): Cell(_share(row.get(place))) for row in references for place in _columns(study)}
+    note = (
+        f"Share of the translations in another language than asked for{study.over_seeds}; the lowest is bold. The"
+        " identifier errs, most of all between close relatives; its rate on the references is its own error."
+    )
+    down = [*rows, REFERENCES] if references else list(rows)
+    across = ("language", _columns(study))
+    return cross_table("Off-target rate", ("arm", down), across, lambda arm, place: cells[arm, place], note)
+
+
+def _of_scorer(study: Study, name: str) -> Table:
+    """Nothing is bold: only the scorer's author knows whether higher is better."""
+    rows = {arm: _row(study, arm, name) for arm in _arms(study, name)}
+    digits = digits_of(value for row in rows.values() for value in row.values() if value is not None)
+
+    def cell(arm: str, place: str) -> Cell:
+        return Cell(decimal(rows[arm].get(place), digits))
+
+    note = f"What the scorer {name} gave the sentences of each language on average{study.over_seeds}."
+    return cross_table(name, ("arm", list(rows)), ("language", _columns(study)), cell, note)
+
+
+def _arms(study: Study, name: str) -> list[str]:
+    return [arm for arm in study.arms if name in study.more_scores(arm)]
+
+
+def _columns(study: Study) -> Sequence[str]:
+    return [*GROUPS.values(), *study.languages]
+
+
+def _row(study: Study, arm: str, name: str) -> dict[str, float | None]:
+    """The means under their titles, then the languages."""
+    found = study.more_scores(arm)[name]
+    return {**{title: getattr(found, group) for group, title in GROUPS.items()}, **found.languages}
+
+
+def _share(value: float | None) -> str:
+    return DASH if value is None else percent(value, 1)

@@ -16,6 +16,7 @@ from cclm.report.document import (
     as_markdown,
     cross_table,
     decimal,
+    document_page,
     large,
     mean,
     name_seeds,
@@ -24,10 +25,8 @@ from cclm.report.document import (
     plural,
     whole,
 )
-from cclm.report.page import document_page
-from cclm.report.study import Study
+from cclm.report.study import Study, scores_section
 from cclm.report.study_claims import claims_section, differences_section
-from cclm.report.study_scores import scores_section
 
 SHARES = {share: f"at {share}\u00a0%" for share in ("50", "75", "100")}
 SIDES = {"lrl": "LRL", "hrl": "HRL"}

@@ -13,12 +13,12 @@ from cclm.report.document import (
     Table,
     as_markdown,
     decimal,
+    document_page,
     number_column,
     percent,
     plural,
     whole,
 )
-from cclm.report.page import document_page
 from cclm.report.svg import Style, axis_range, element, frame, limit, line, number, paint, plain, shorten, text, ticks
 
 MOST_NAMED = 12

@@ -38,7 +38,7 @@ from cclm.formats.checkpoint import (
     write_manifest,
     write_pointer,
 )
-from cclm.training.faults import fault
+from cclm.signals import fault
 
 KEPT = 2
 """Newest checkpoints that are kept, beside the best."""

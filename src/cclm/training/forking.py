@@ -33,9 +33,9 @@ from cclm.formats.checkpoint import (
 )
 from cclm.formats.log import Admitted, Event, Probe
 from cclm.formats.run import CONFIG, ENVIRONMENT, LOCK, LOG, MADE_FROM, ORIGIN, TIMING, Origin
+from cclm.signals import fault
 from cclm.training import checkpoint as checkpoints
 from cclm.training.checkpoint import Checkpoint
-from cclm.training.faults import fault
 from cclm.training.log import LogWriter
 
 LOGS = "followers"

@@ -1,12 +1,16 @@
-"""log.jsonl as a training writes it: one event per line, appended, and cut back to a known length on resume."""
+"""log.jsonl as a training writes it, cut back to a known length on resume; the same events as TensorBoard curves."""
 
+import math
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from cclm.errors import TrainingError
-from cclm.formats.log import Event
+from cclm.formats.log import Event, Probe, Train, Validation, read_events, without_nan
+from cclm.formats.run import LOG
 
 
 class LogWriter:
@@ -72,3 +76,76 @@ def _byte(path: Path, place: int) -> bytes:
     with path.open("rb") as file:
         file.seek(place)
         return file.read(1)
+
+
+class TensorBoard:
+    """Writes RUN/tensorboard. An error is reported once and ends the curves, never the training.
+
+    Every process that works on a run writes a file of its own. When a run is resumed, points of older files from that
+    step on are void, and that step's events, which log.jsonl still has, are written again: no point is missing or
+    drawn twice.
+    """
+
+    def __init__(self, run: Path, step: int, warn: Callable[[str], object]) -> None:
+        self._folder, self._warn = run / "tensorboard", warn
+        self._file: BinaryIO | None = None
+        with self._harmless():
+            self._begin(run, step)
+
+    def write(self, event: Event) -> None:
+        """Adds the numbers of an event that was logged to the curves."""
+        with self._harmless():
+            if self._file and isinstance(event, Train | Probe | Validation):
+                values = [{"tag": tag, "simple_value": number} for tag, number in scalars(event)]
+                self._record(step=event.step, summary={"value": values})
+
+    def close(self) -> None:
+        """Ends the file."""
+        with self._harmless():
+            if self._file:
+                self._file.close()
+
+    def _begin(self, run: Path, step: int) -> None:
+        # Imported here, so that a missing package is noticed before anything is written.
+        from tensorboard.compat.proto.event_pb2 import Event as Record  # type: ignore[import-untyped]
+        from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
+
+        self._folder.mkdir(exist_ok=True)
+        older = sorted(self._folder.glob("events.out.tfevents.*"))
+        since = step if older else 0  # a run resumed with TensorBoard for the first time is drawn from its start
+        number = int(older[-1].suffix[1:]) + 1 if older else 0
+        self._file = (self._folder / f"events.out.tfevents.{number:06}").open("xb")
+        self._new, self._records = Record, RecordWriter(self._file)
+        self._record(file_version="brain.Event:2")
+        self._record(step=since, session_log={"status": "START"})  # makes older points from this step on void
+        for event in read_events(run / LOG):
+            if event.step >= since:
+                self.write(event)
+
+    def _record(self, **content: Any) -> None:
+        """Writes one record at once. TensorBoard's own writer would fail later, in a thread."""
+        self._records.write(self._new(wall_time=time.time(), **content).SerializeToString())
+        self._records.flush()
+
+    @contextmanager
+    def _harmless(self) -> Iterator[None]:
+        try:
+            yield
+        except ImportError:
+            self._warn("--tensorboard needs a package that is not here: pip install 'ccl-m[tensorboard]'; going on")
+        except Exception as error:  # whatever it is: curves are not worth a training
+            self._warn(f"{self._folder}: {getattr(error, 'strerror', None) or error}; the training goes on without it")
+            if self._file:
+                with suppress(OSError):
+                    self._file.close()
+            self._file = None
+
+
+def scalars(event: Train | Probe | Validation) -> Iterator[tuple[str, float]]:
+    """The numbers of an event: `event/fact`, or `event_fact/language` where there is one per language. None is NaN."""
+    for fact, value in without_nan(event.model_dump(exclude={"event", "step"}, exclude_unset=True)).items():
+        several = isinstance(value, dict)
+        for name, number in value.items() if several else ((fact, value),):
+            if number is None or isinstance(number, int | float):
+                tag = f"{event.event}_{fact}/{name}" if several else f"{event.event}/{fact}"
+                yield tag, math.nan if number is None else number

@@ -15,8 +15,8 @@ import torch
 from cclm.data.batches import Batch, Batches
 from cclm.model.transformer import Transformer
 from cclm.rng import key, uniform
-from cclm.training.dev_loss import Measuring
-from cclm.training.faults import fault
+from cclm.signals import fault
+from cclm.training.validation import Measuring
 
 MOST_TOKENS = 1200
 """Tokens, padding included, of the sentences that a gradient is taken of; sentences beyond that are left out."""

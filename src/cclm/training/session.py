@@ -23,16 +23,15 @@ from cclm.memory import keep_freed_memory
 from cclm.model.transformer import Shape, Transformer
 from cclm.recipe.methods import ActorSection, CompetenceSection
 from cclm.recipe.schema import Recipe
-from cclm.signals import only_noted
+from cclm.signals import fault, only_noted
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
 from cclm.training.console import Shown, TrainingConsole
-from cclm.training.dev_loss import Bleu, Evaluator, Measuring
 from cclm.training.device import Device, device_of
-from cclm.training.faults import fault
+from cclm.training.directory import Task, task_graph, tasks
 from cclm.training.forking import Forks
 from cclm.training.lock import Lock
-from cclm.training.log import LogWriter
+from cclm.training.log import LogWriter, TensorBoard
 from cclm.training.provenance import (
     FREE,
     begun_precision,
@@ -46,9 +45,8 @@ from cclm.training.provenance import (
 )
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards
-from cclm.training.tasks import Task, task_graph, tasks
-from cclm.training.tensorboard import TensorBoard
 from cclm.training.trainer import Outputs, Parts, Trainer, probe_event
+from cclm.training.validation import Bleu, Evaluator, Measuring
 
 Poll = Callable[[], None]
 """Raises Interrupted once a signal has arrived."""
@@ -203,6 +201,7 @@ class _Session:
             log.listeners += [forks.log, *([curves.write] if curves else [])]
             trainer = Trainer(parts, progress, Outputs(self.folder, log, console, forks, forced_settings(self.folder)))
             self.ranks.wait()  # some ranks are slow to set up; from here on every rank answers within a step
+            self.ranks.check_same_weights(parts.model, progress.step)
             try:
                 reason = trainer.run(poll)
                 forks.settle()

@@ -18,17 +18,16 @@ from cclm.model.schedule import learning_rate
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.rng import key
+from cclm.signals import fault
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
 from cclm.training.console import TrainingConsole
-from cclm.training.dev_loss import DevLoss, Evaluator
 from cclm.training.device import GROWTH, Device
-from cclm.training.faults import fault
 from cclm.training.forking import Forks, Measured, admitted_event
 from cclm.training.log import LogWriter
 from cclm.training.ranks import Ranks
 from cclm.training.rewards import Rewards
-from cclm.training.stopping import better, metric_over, validation_event
+from cclm.training.validation import DevLoss, Evaluator, better, metric_over, validation_event
 
 SHOW_EVERY = 50
 """Steps between two train events."""
@@ -315,6 +314,7 @@ class Trainer:
 
     def save(self, *, logged: bool) -> None:
         """Writes a checkpoint. One that a signal asked for is no fact of the training and not logged."""
+        self.parts.ranks.check_same_weights(self.parts.model, self.progress.step)
         if logged:
             self.outputs.log.write(Saved(step=self.progress.step))
         if self.parts.ranks.first:

@@ -27,9 +27,8 @@ from cclm.formats.export import MANIFEST, Checked, Export, Pair, Reserved
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.training.checkpoint import load_tensors
-from cclm.training.directory import data_of, recipe_of, tasks_of, weights_of
+from cclm.training.directory import Task, data_of, recipe_of, tasks_of, weights_of
 from cclm.training.session import shape_of
-from cclm.training.tasks import Task
 from cclm.translation.convert import convert
 from cclm.translation.translator import END, ExportError, Sample, Translator
 

@@ -11,7 +11,7 @@ from cclm.atomic import name_write_errors, user_output
 from cclm.data.readers.files import MAX_LINE
 from cclm.errors import DataError
 from cclm.progress_bar import Progress, shown
-from cclm.translation.load import Quantization, load
+from cclm.translation.model import Quantization, load
 
 STDOUT = "standard output"
 

@@ -1,4 +1,4 @@
-"""Dev losses in bits per target token: of a sample, for the curriculum's probes, and of whole sets, for validation."""
+"""Dev losses in bits per target token, for probes and validations, and the metrics of stopping and selection."""
 
 import json
 import math
@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from cclm.data.batches import Batch, Batches
+from cclm.formats.log import Validation, Worst
 from cclm.model.transformer import Transformer
 from cclm.rng import key, shuffled_many
+from cclm.signals import fault
 from cclm.training.device import Device
-from cclm.training.faults import fault
 from cclm.training.ranks import ALONE, Ranks
 
 
@@ -124,3 +125,50 @@ class Evaluator:
     def _sums(self, model: Transformer, batch: Batch) -> tuple[float, float, int]:
         found = self._how.device.losses(model, batch, self._how.smoothing)
         return found.smoothed.item(), found.nll.item(), batch.target_tokens
+
+
+def metric_over(metric: str, found: dict[str, DevLoss], dev_sizes: dict[str, int]) -> float:
+    """The value that stopping or selection goes by: a loss, or the mean BLEU."""
+    if metric == "bleu":
+        return mean_bleu(found)
+    smoothed = {name: loss.smoothed for name, loss in found.items()}
+    if metric == "weighted":
+        return weighted(smoothed, dev_sizes)
+    if metric == "macro":
+        return math.fsum(smoothed.values()) / len(smoothed)
+    return max(smoothed.values())  # worst
+
+
+def better(metric: str, value: float, best: float | None) -> bool:
+    """Whether a value beats the best one so far: a loss by being lower, BLEU by being higher."""
+    if best is None or not math.isfinite(value):
+        return math.isfinite(value)
+    return value > best if metric == "bleu" else value < best
+
+
+def mean_bleu(found: dict[str, DevLoss]) -> float:
+    """The plain mean over languages."""
+    scores = [loss.bleu for loss in found.values() if loss.bleu is not None]
+    return math.fsum(scores) / len(scores)
+
+
+def weighted(losses: dict[str, float], dev_sizes: dict[str, int]) -> float:
+    """The paper's selection metric: the mean over all dev sentences."""
+    total = sum(dev_sizes[name] for name in losses)
+    return math.fsum(dev_sizes[name] * loss for name, loss in losses.items()) / total
+
+
+def validation_event(step: int, found: dict[str, DevLoss], dev_sizes: dict[str, int]) -> Validation:
+    """The event of a validation."""
+    smoothed = {name: loss.smoothed for name, loss in found.items()}
+    worst = max(smoothed, key=lambda name: smoothed[name])
+    event = Validation(
+        step=step,
+        dev_loss={**smoothed},
+        nll={name: loss.nll for name, loss in found.items()},
+        weighted=weighted(smoothed, dev_sizes),
+        macro=metric_over("macro", found, dev_sizes),
+        worst=Worst(language=worst, loss=smoothed[worst]),
+    )
+    bleu = {name: loss.bleu for name, loss in found.items() if loss.bleu is not None}
+    return event.model_copy(update={"bleu": bleu, "mean_bleu": mean_bleu(found)}) if bleu else event

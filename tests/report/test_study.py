@@ -8,8 +8,7 @@ from made_study import HRLS, LRLS, PRIMARY, made_study, score, typed
 from read_page import finished, page_of
 
 from cclm.paper import tables
-from cclm.report.paper_figures import ARMS, SAMPLERS, paper_figures
-from cclm.report.study import Study
+from cclm.report.study import ARMS, SAMPLERS, Study, paper_figures
 
 
 def test_table_1_has_the_mean_and_the_spread_over_seeds_of_every_arm() -> None:

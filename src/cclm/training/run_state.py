@@ -1,0 +1,86 @@
+"""The state of a run, read from its files: running, interrupted, finished or damaged, and how far it has come."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cclm.errors import ConfigError, DataError
+from cclm.formats.log import Event, Validation, events_backwards
+from cclm.formats.run import CONFIG, LOG, MADE_FROM
+from cclm.formats.scores import Means, Scores
+from cclm.training.directory import is_bitext, recipe_of
+from cclm.training.lock import owner_of
+from cclm.training.provenance import newest_checkpoint, progress_of
+
+SIGNS = (MADE_FROM, CONFIG, LOG, "checkpoints")
+"""A folder that has any two of these is a run, even if it is damaged."""
+SKIPPED = ("prepared", "cache")
+"""Folders of a work folder without runs of their own; bitext models in the cache are reached through their link."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """How far a run has come. What is unknown is None."""
+
+    state: str
+    """running, interrupted, finished, damaged, or bitext system for a folder of bitext runs."""
+    reason: str | None = None
+    """Why it ended, who runs it, or what is wrong with it."""
+    step: int | None = None
+    max_steps: int | None = None
+    best: int | None = None
+    """The step of the best checkpoint so far."""
+    dev_loss: float | None = None
+    """The dev loss of the best checkpoint, weighted as in the paper."""
+    bleu: Means | None = None
+
+
+def runs_below(folder: Path) -> Iterator[Path]:
+    """The run directories in this folder, or the folder itself; a folder of bitext runs comes before them."""
+    for place, folders, files in os.walk(folder):
+        if sum(sign in files or sign in folders for sign in SIGNS) >= 2:
+            folders.clear()
+            yield Path(place)
+        elif is_bitext(Path(place)):
+            yield Path(place)
+        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
+        for name in folders:
+            link = Path(place) / name
+            if is_bitext(link) and link.is_symlink():  # os.walk does not follow the link into the cache
+                yield from runs_below(link)
+
+
+def state_of(run: Path) -> RunState:
+    """The state of a run; a file that cannot be read makes it damaged, with the reason."""
+    try:
+        return RunState("bitext system", bleu=_bleu(run)) if is_bitext(run) else _state_of(run)
+    except (ConfigError, DataError, OSError) as error:
+        return RunState("damaged", str(error).splitlines()[0])
+
+
+def _state_of(run: Path) -> RunState:
+    newest, owner = newest_checkpoint(run), owner_of(run)
+    progress = progress_of(newest) if newest else None
+    step, max_steps = progress.step if progress else 0, recipe_of(run).training.max_steps
+    state, reason = "interrupted", None if newest else "before its first checkpoint"
+    if owner:
+        state, reason = "running", f"{owner.pid}@{owner.host}"
+        step = next((event.step for event in _events_backwards(run)), 0)
+    elif progress and progress.is_over(max_steps):
+        state, reason = "finished", progress.finished
+    best = progress.selected_step if progress else None
+    return RunState(state, reason, step, max_steps, best, _dev_loss(run, best), _bleu(run))
+
+
+def _dev_loss(run: Path, best: int | None) -> float | None:
+    events = _events_backwards(run) if best is not None else ()
+    return next((event.weighted for event in events if isinstance(event, Validation) and event.step == best), None)
+
+
+def _events_backwards(run: Path) -> Iterator[Event]:
+    return events_backwards(run / LOG) if (run / LOG).exists() else iter(())
+
+
+def _bleu(run: Path) -> Means | None:
+    return Scores.read(run / "scores.json").means if (run / "scores.json").exists() else None

@@ -25,11 +25,12 @@ class Recorder(CurriculumTrainer):
 
 
 def main(folder: Path, accumulation: int, checkpoint: str | None = None) -> None:
-    settings: dict[str, Any] = {"gradient_accumulation_steps": accumulation, "max_steps": 9, "save_steps": 4}
+    settings: dict[str, Any] = {"gradient_accumulation_steps": accumulation, "max_steps": 9, "save_steps": 5}
     settings |= {"ddp_backend": "gloo"} if "WORLD_SIZE" in os.environ else {}
+    method = curriculum(sampler=ChiSquare(ema=1.0, rho=0.02))  # weights that follow every change of a training loss
     trainer = Recorder(
         model=m2m100(dropout=0.0), args=arguments(folder, save_strategy="steps", **settings), data_collator=collate,
-        train_dataset=train_sets(), eval_dataset=dev_sets(), curriculum=curriculum(sampler=ChiSquare(ema=1.0, rho=0.5)),
+        train_dataset=train_sets(), eval_dataset=dev_sets(), curriculum=method,
     )  # fmt: skip
     trainer.train(resume_from_checkpoint=checkpoint)
     state = trainer.curriculum.state_dict()
@@ -37,7 +38,9 @@ def main(folder: Path, accumulation: int, checkpoint: str | None = None) -> None
     if trainer.is_world_process_zero():
         losses = [record["loss"] for record in trainer.state.log_history if "loss" in record]
         parameters = {name: value.double().sum().item() for name, value in trainer.model.state_dict().items()}
-        result = {"losses": losses, "parameters": parameters, "dev_loss": state["dev_loss"]}
+        logged = "curriculum/weight/tur"
+        weights = [record[logged] for record in trainer.state.log_history if logged in record]
+        result = {"losses": losses, "parameters": parameters, "dev_loss": state["dev_loss"], "weights": weights}
         (folder / "result.json").write_text(json.dumps(result))
 
 

@@ -139,6 +139,20 @@ def test_dev_loss_is_in_bits_per_target_token_whatever_the_collator_and_the_loss
         assert metrics[f"eval_{lang}_bits_per_token"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_predictions_are_measured_where_there_are_labels(tmp_path: Path) -> None:
+    def collator(examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        batch = collate_for_smoothing([{"labels": [4], **example} for example in examples])
+        return batch if "labels" in examples[0] else {name: batch[name] for name in batch if name != "labels"}
+
+    model = trainer(tmp_path, data_collator=collator)
+    labelled = dev_sets()["aze"]
+    unlabelled = [{name: pair[name] for name in pair if name != "labels"} for pair in labelled]
+    assert model.predict(labelled).metrics["test_bits_per_token"] == pytest.approx(
+        model.evaluate()["eval_aze_bits_per_token"], rel=1e-5
+    )
+    assert "test_bits_per_token" not in model.predict(unlabelled).metrics
+
+
 def test_a_round_is_observed_once_when_all_languages_have_reported(tmp_path: Path) -> None:
     every = trainer(tmp_path, max_steps=6)
     every.train()

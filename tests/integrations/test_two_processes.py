@@ -58,7 +58,7 @@ def test_two_processes_equal_one_with_twice_the_accumulation_and_resume(tmp_path
     whole = result(two)
     for rank in (0, 1):
         (two / f"languages.{rank}").unlink()
-    launch(two, str(two / "checkpoint-4"))  # between the rounds at 3 and 6
-    assert [seen(two, 0), seen(two, 1)] == [langs[4:] for langs in both]
-    for part in ("losses", "parameters", "dev_loss"):
+    launch(two, str(two / "checkpoint-5"))  # between the rounds at 3 and 6
+    assert [seen(two, 0), seen(two, 1)] == [langs[5:] for langs in both]
+    for part in ("losses", "parameters", "dev_loss", "weights"):
         assert result(two)[part] == pytest.approx(whole[part], abs=1e-6)

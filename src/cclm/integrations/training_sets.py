@@ -33,9 +33,9 @@ class TrainingSets(Dataset[Any]):
 
 
 class Stream:
-    """Examples of an iterable dataset by their number, counted over all passes. Numbers are asked for in rising order.
+    """Examples of an iterable dataset by their number, counted over all passes.
 
-    A resumed training reads up to the number that it starts with.
+    Numbers in rising order cost one read each. For any other number the stream is read from the start of its pass.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -44,15 +44,16 @@ class Stream:
         self._start(0)
 
     def __getitem__(self, number: int) -> Any:
-        if self._length is not None and number // self._length != self._pass:
-            self._start(number // self._length)
+        passes, place = divmod(number, self._length) if self._length else (0, number)
+        if passes != self._pass or place < self._position:
+            self._start(passes)
         for example in self._examples:
             self._position += 1
-            if self._position > number - self._pass * (self._length or 0):
+            if self._position > place:
                 return example
-        self._length = self._position
-        if not self._length:
+        if not self._position:
             raise ValueError("a stream of training examples is empty")
+        self._length = self._position
         return self[number]
 
     def _start(self, number: int) -> None:

@@ -147,15 +147,16 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool,
 
     Every stage that is done is skipped; interrupted anywhere, the same command continues.
     """
-    from cclm.experiments.pipeline import STAGES, Pipeline, print_line
+    from cclm.experiments.pipeline import STAGES, Pipeline
 
     if _is_dry(recipe, overrides, STAGES, dry_run, as_json):
         return
     from cclm.cli.tables import print_scores
     from cclm.recipe import load_recipe
+    from cclm.training.lock import announce
 
     pipeline = Pipeline(load_recipe(recipe, overrides), tensorboard=tensorboard)
-    if pipeline.run(STAGES, say=print_line):
+    if pipeline.run(STAGES, say=announce):
         if pipeline.has_test_sets and (scores := pipeline.evaluation.scored()):
             print_scores(scores)
         click.echo(pipeline.folder / "report.html")

@@ -2,6 +2,7 @@
 128 + its number after a signal: 130 after SIGINT, 143 after SIGTERM."""
 
 import io
+import os
 import sys
 import warnings
 from typing import Any
@@ -12,7 +13,7 @@ from cclm.atomic import name_write_errors
 from cclm.cli import recipe_commands, run_commands, standalone_commands  # noqa: F401 (they add themselves to the group)
 from cclm.cli.group import cli
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
-from cclm.signals import ignore_from_now_on, raise_at_once
+from cclm.signals import Ended, Received, end_at_once, end_now, ignore_from_now_on, raise_at_once
 
 TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "jinja2"}
 """What the extra of this name brings."""
@@ -21,37 +22,71 @@ TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "j
 def main() -> None:
     """The `cclm` command: errors that a user can mend are told in a line or two, without a traceback."""
     received = raise_at_once()
+    try:
+        _main(received)
+    except Ended:  # a signal while the command was ending
+        end_now(received.number)
+
+
+def _main(received: Received) -> None:
+    _open_closed_streams()
     _name_stdout()
     warnings.formatwarning = lambda message, *_, **__: f"cclm: warning: {message}\n"  # without our source line
     try:
+        _refuse_deleted_folder()
         cli.main(prog_name="cclm", standalone_mode=False)
         if sys.stdout:  # None where it was closed
             sys.stdout.flush()  # here and not at exit, where an error could not be told
-    except ConfigError as error:
-        _end(str(error), 2)
-    except (DataError, TrainingError) as error:
-        _end(str(error), 1)
     except Interrupted as error:
         _end("interrupted; the same command goes on from here", 128 + error.number)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except OSError as error:
-        _end(f"{error.filename}: {error.strerror or error}" if error.filename else str(error), 1)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in TRAIN:
+    except (Exception, KeyboardInterrupt) as error:
+        if received.number:  # a library may have turned the interruption into an error of its own
+            _end("interrupted", 128 + received.number)
+        if isinstance(error, click.ClickException):
+            error.show()
+            sys.exit(2)
+        told = _told(error)
+        if told is None:
             raise
-        _end(f"this command needs {package}: pip install 'ccl-m[train]'", 1)
-    except (KeyboardInterrupt, click.Abort):
-        _end("interrupted", 130)
-    except Exception:
-        if not received.number:
-            raise
-        _end("interrupted", 128 + received.number)  # a library has turned the interruption into an error of its own
+        _end(*told)
     finally:
-        if received.number:
-            ignore_from_now_on()
+        ignore_from_now_on() if received.number else end_at_once()
+
+
+def _open_closed_streams() -> None:
+    """Opens /dev/null where standard input, output or error was closed: another file would get its number otherwise."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.set_inheritable(number, True)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (for the whole process)
+
+
+def _refuse_deleted_folder() -> None:
+    """Refuses a current folder that was deleted: libraries end the process without a word of ours."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError("the current folder was deleted; change to another one") from None
+
+
+def _told(error: BaseException) -> tuple[str, int] | None:
+    """The line and the exit code of an error that a user can mend; None for a defect of cclm."""
+    match error:
+        case ConfigError():
+            return str(error), 2
+        case DataError() | TrainingError():
+            return str(error), 1
+        case OSError():
+            return (f"{error.filename}: {error.strerror or error}" if error.filename else str(error)), 1
+        case ModuleNotFoundError() if (package := (error.name or "").partition(".")[0]) in TRAIN:
+            return f"this command needs {package}: pip install 'ccl-m[train]'", 1
+        case KeyboardInterrupt() | click.Abort():
+            return "interrupted", 130
+    return None
 
 
 def _end(message: str, code: int) -> None:

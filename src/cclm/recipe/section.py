@@ -14,6 +14,8 @@ LARGEST = 2**31 - 1
 Whole = Annotated[int, Field(ge=0, le=LARGEST)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+NAME, PATH = "by name", "by path"
+"""How a gate or sampler is named: tags that pydantic puts into the path of a mistake."""
 
 
 class Section(BaseModel):
@@ -86,6 +88,8 @@ def _resolve(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str
     path: list[str] = []
     keys: set[str] = set()
     for part in loc:
+        if part in (NAME, PATH):
+            continue
         if get_origin(model) is dict:
             path.append(str(part))
             model = get_args(model)[1]

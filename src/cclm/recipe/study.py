@@ -4,11 +4,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from cclm.errors import ConfigError
+from cclm.recipe.import_path import search_beside
 from cclm.recipe.loading import BITEXT, load_recipe, override, read_named, texts_in
 from cclm.recipe.schema import Name, Recipe
 from cclm.recipe.section import Section, Seed, check
@@ -177,6 +179,7 @@ def load_study(name: str, changes: Iterable[str] = ()) -> Study:
             " and has `arms` (docs/studies.md)"
         )
     study = check(Study, override(content, changes), name)
+    search_beside(Path(name))
     for arm in study.arms:
         try:
             study.recipe_of(arm, study.seeds[0], **steps_to_come(study, arm))

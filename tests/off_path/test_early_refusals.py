@@ -131,7 +131,7 @@ def test_a_device_that_is_not_there_is_refused_before_any_text_is_read(unread: P
     assert not (unread / "work").exists()
 
 
-STUDY = """version: 1
+UNTRAINABLE = """version: 1
 name: small
 recipe: recipe.yaml
 seeds: [1]
@@ -143,7 +143,7 @@ arms: {plain: {}, other: {curriculum.sampler: {name: fixed, weights: {tur: 1}}}}
 
 def test_an_arm_that_cannot_be_trained_is_refused_before_the_study_is_declared(unread: Path) -> None:
     """The message names the arm; a study that is mended afterwards is not taken for a changed one."""
-    (unread / "study.yaml").write_text(STUDY)
+    (unread / "study.yaml").write_text(UNTRAINABLE)
     message = refused(unread, "study", "study.yaml")
     assert "arm other: curriculum" in message
     assert not (unread / "work").exists()

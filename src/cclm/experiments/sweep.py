@@ -83,6 +83,7 @@ def sweep(
     gate = CompetenceSection(name="competence")  # of every leaf, whatever the recipe has
     curriculum = recipe.curriculum.model_copy(update={"gate": gate})
     Pipeline(recipe.model_copy(update={"curriculum": curriculum})).refuse_impossible(trains=True)
+    Pipeline(recipe).refuse_missing_device()
     for each in grid_recipes(recipe, thresholds, aggregates):
         Pipeline(each).refuse_other_settings()  # before anything is made for them
     with Lock(sweep_folder(recipe), wait=announce):
@@ -98,7 +99,6 @@ def _sweep(
 ) -> Path:
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
-        pipeline.refuse_missing_device()
         pipeline.walk(("prepare",))
         language_graph(recipe, pipeline.data)  # refuses what has none: every leaf has a gate that asks for it
         pipeline.walk(("graph", "benchmark"))

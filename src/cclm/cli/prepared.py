@@ -10,7 +10,8 @@ from rich.text import Text
 from cclm.atomic import write_if_changed
 from cclm.data.prepared import Prepared
 from cclm.errors import DataError
-from cclm.experiments.pipeline import Pipeline, language_graph, write_graph
+from cclm.experiments.graph import language_graph, write_graph
+from cclm.experiments.pipeline import Pipeline
 from cclm.recipe.schema import Recipe
 from cclm.report.graph import draw_graph, similarity_table
 

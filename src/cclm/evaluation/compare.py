@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from cclm.errors import ConfigError
 from cclm.evaluation.evaluate import Evaluation
@@ -46,7 +45,7 @@ class System(Part):
     runs: list[RunFacts]
     is_method: bool
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, object]:
         """The system as a JSON object. A run has its facts at the top level, a method has a list `runs`."""
         facts = [run.plain() for run in self.runs]
         return {"name": self.name, "runs": facts} if self.is_method else {"name": self.name, **facts[0]}
@@ -66,7 +65,7 @@ class Compared(Part):
     left_out: Sequence[str] = ()
     """Runs for which the other method has no run with the same seed."""
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, object]:
         """The comparison as a JSON object."""
         rest = self.model_dump(mode="json", exclude={"system", "seeds", "left_out"})
         paired = {"seeds": list(self.seeds), "left_out": list(self.left_out)} if self.system.is_method else {}
@@ -83,7 +82,7 @@ class Comparisons(Part):
     baseline: System
     comparisons: list[Compared]
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, object]:
         """The JSON object that `cclm compare --json` prints."""
         settings = {"metric": self.metric, "split": self.split, "samples": self.samples, "seed": self.seed}
         comparisons = [comparison.content() for comparison in self.comparisons]
@@ -234,7 +233,7 @@ def _check_references(evaluations: Sequence[Evaluation]) -> None:
 
 def group_by_method(evaluations: Sequence[Evaluation]) -> list[list[Evaluation]]:
     """Groups runs whose recipes differ only in name, seed and work folder: they are runs of one method."""
-    groups: list[tuple[dict[str, Any], list[Evaluation]]] = []  # settings of any type
+    groups: list[tuple[dict[str, object], list[Evaluation]]] = []  # settings of any type
     for evaluation in evaluations:
         settings = evaluation.recipe.model_dump(exclude={"name", "seed", "work"})
         group = next((members for known, members in groups if known == settings), None)

@@ -18,7 +18,7 @@ from cclm.curriculum import LanguageGraph
 from cclm.data.prepare import Plan, Preparation
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import WorkFolder, key_of
-from cclm.errors import ConfigError, DataError
+from cclm.errors import DataError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import benchmark, benchmark_key, bitext_folder, kept, making, write_recipe
 from cclm.experiments.cache import adopt_benchmark, adopt_graph, adopt_prepared, to_adopt
@@ -30,6 +30,7 @@ from cclm.experiments.early_checks import (
     refuse_missing_losses,
 )
 from cclm.experiments.executor import Job, Watcher, nobody, read_recipe
+from cclm.experiments.graph import given_graph, graph_of, write_graph
 from cclm.formats.benchmark import Benchmark
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
@@ -229,7 +230,7 @@ class Pipeline:
         if trains:
             refuse_impossible_curriculum(self.recipe)
             if self.recipe.graph.file:
-                _given_graph(self.recipe, Path(self.recipe.graph.file))
+                given_graph(self.recipe, Path(self.recipe.graph.file))
         if self.recipe.benchmark.file:
             path = Path(self.recipe.benchmark.file)
             refuse_missing_losses(path, read_losses(path), self.recipe.data)
@@ -391,53 +392,6 @@ def as_one(recipe: Recipe) -> Recipe:
     """The recipe for one process with the same updates: bitext models are trained so, however many ranks there are."""
     accumulate = recipe.training.accumulate * world_size()
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"accumulate": accumulate})})
-
-
-def graph_of(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph | None:
-    """The language graph; None where all languages are of one kind and no gate asks for it."""
-    both = recipe.data.high_resource and recipe.data.low_resource
-    return language_graph(recipe, prepared) if both or recipe.curriculum.gate.name == "competence" else None
-
-
-def language_graph(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph:
-    """The graph that the recipe names: a file of the user's, or vocabulary overlap of the training text."""
-    if recipe.graph.file:
-        return _given_graph(recipe, Path(recipe.graph.file))
-    assert prepared is not None
-    try:
-        return LanguageGraph.from_counts(
-            prepared.counts(),
-            high_resource=recipe.data.high_resource,
-            low_resource=recipe.data.low_resource,
-            k=recipe.graph.k or recipe.vocabulary.pieces,
-        )
-    except ValueError as error:
-        raise ConfigError(f"language graph: {error}") from None
-
-
-def _given_graph(recipe: Recipe, path: Path) -> LanguageGraph:
-    try:
-        graph = LanguageGraph.from_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"graph.file {path}: {getattr(error, 'strerror', None) or error}") from None
-    for side in ("high_resource", "low_resource"):
-        theirs, ours = set(getattr(graph, side)), set(getattr(recipe.data, side))
-        if theirs != ours:
-            raise ConfigError(
-                f"graph.file {path}: {side} is {', '.join(sorted(theirs))}, in the recipe {', '.join(sorted(ours))}"
-            )
-    return graph
-
-
-def write_graph(work: WorkFolder, graph: LanguageGraph) -> Path:
-    """Writes a graph into the cache, unless it is there already; returns its folder."""
-    folder = work.entry("graph", key_of(graph.to_json()))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_if_changed(folder / "graph.json", graph.to_json())
-    except OSError as error:
-        raise DataError(f"{error.filename or folder}: {error.strerror or error}") from None
-    return folder
 
 
 def cache_keys(recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None) -> dict[str, str]:

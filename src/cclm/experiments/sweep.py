@@ -13,7 +13,8 @@ from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_recipe
 from cclm.experiments.executor import Display, Job, Watcher, read_recipe, run_jobs
-from cclm.experiments.pipeline import Pipeline, language_graph, run_folder
+from cclm.experiments.graph import language_graph
+from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
 from cclm.recipe.methods import CompetenceSection

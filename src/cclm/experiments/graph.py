@@ -1,0 +1,58 @@
+"""The language graph of a recipe: computed from the training text, or read from the user's file; kept in the cache."""
+
+from pathlib import Path
+
+from cclm.atomic import write_if_changed
+from cclm.curriculum import LanguageGraph
+from cclm.data.prepared import Prepared
+from cclm.data.work_folder import WorkFolder, key_of
+from cclm.errors import ConfigError, DataError
+from cclm.recipe.schema import Recipe
+
+
+def graph_of(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph | None:
+    """The language graph; None where all languages are of one kind and no gate asks for it."""
+    both = recipe.data.high_resource and recipe.data.low_resource
+    return language_graph(recipe, prepared) if both or recipe.curriculum.gate.name == "competence" else None
+
+
+def language_graph(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph:
+    """The graph that the recipe names: a file of the user's, or vocabulary overlap of the training text."""
+    if recipe.graph.file:
+        return given_graph(recipe, Path(recipe.graph.file))
+    assert prepared is not None
+    try:
+        return LanguageGraph.from_counts(
+            prepared.counts(),
+            high_resource=recipe.data.high_resource,
+            low_resource=recipe.data.low_resource,
+            k=recipe.graph.k or recipe.vocabulary.pieces,
+        )
+    except ValueError as error:
+        raise ConfigError(f"language graph: {error}") from None
+
+
+def given_graph(recipe: Recipe, path: Path) -> LanguageGraph:
+    """The graph in the user's file, which must be of the languages of the recipe."""
+    try:
+        graph = LanguageGraph.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"graph.file {path}: {getattr(error, 'strerror', None) or error}") from None
+    for side in ("high_resource", "low_resource"):
+        theirs, ours = set(getattr(graph, side)), set(getattr(recipe.data, side))
+        if theirs != ours:
+            raise ConfigError(
+                f"graph.file {path}: {side} is {', '.join(sorted(theirs))}, in the recipe {', '.join(sorted(ours))}"
+            )
+    return graph
+
+
+def write_graph(work: WorkFolder, graph: LanguageGraph) -> Path:
+    """Writes a graph into the cache, unless it is there already; returns its folder."""
+    folder = work.entry("graph", key_of(graph.to_json()))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_if_changed(folder / "graph.json", graph.to_json())
+    except OSError as error:
+        raise DataError(f"{error.filename or folder}: {error.strerror or error}") from None
+    return folder

@@ -97,6 +97,18 @@ def test_sigusr1_saves_and_ends_with_138(fresh: Path) -> None:
     assert len(checkpoints(fresh)) == 1
 
 
+def test_a_killed_fork_server_is_an_error_with_a_message(fresh: Path) -> None:
+    """`benchmark` ends with 1 and says what was killed; it does not take the lost connection for an interruption."""
+    command = ["benchmark", "recipe.yaml", "benchmark={max_steps: 1000000}", "training.validate_every=1000000"]
+    with running(*command, folder=fresh) as process:
+        wait_for(lambda: loads_torch(process), process)
+        for pid in descendants(process.pid):
+            if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+        ended = finish(process)
+    assert_refused(ended, "was killed", codes=[1])
+
+
 def test_a_killed_prepare_worker_is_told_in_a_line(fresh: Path) -> None:
     """`prepare` ends with 1, says that a worker was killed, and leaves nothing of its work behind."""
     for path in (fresh / "text").glob("*.train.tsv"):

@@ -59,8 +59,11 @@ class Workers:
     ) -> Iterator[Result]:
         waiting: deque[Future[Result]] = deque()
         for task in tasks:
-            with held_back():  # a submit may start a worker, which would be lost if a signal interrupted it
-                waiting.append(pool.submit(function, task))
+            try:
+                with held_back():  # a submit may start a worker, which would be lost if a signal interrupted it
+                    waiting.append(pool.submit(function, task))
+            except (EOFError, ConnectionError) as error:  # the fork server was killed
+                raise BrokenProcessPool from error
             if len(waiting) >= AHEAD * self._count:
                 yield waiting.popleft().result()
         while waiting:

@@ -132,6 +132,11 @@ class _Process:
         try:
             with held_back():
                 self._process.start()
+        except (EOFError, ConnectionError):  # from the fork server; click would take an EOFError for Ctrl-D
+            raise TrainingError(
+                f"{job.name}: the process that starts trainings was killed, perhaps for lack of memory;"
+                " the same command goes on from here"
+            ) from None
         except BaseException:  # a signal that was held back: Python would wait for a child that nobody has told to end
             if self._process.pid is not None:
                 self._process.terminate()

@@ -1,4 +1,4 @@
-"""Signals that ask a command to end: obeyed once, however often they are delivered.
+"""Handlers for signals that ask a command to end. A signal that is delivered repeatedly is handled once.
 
 SLURM and torchrun deliver a signal several times, and a terminal delivers it to every process of the group. The same
 signal again within 10 seconds is therefore ignored. A later or another one ends the process at once.
@@ -17,8 +17,8 @@ REPEATED = 10.0
 
 
 class Ended(KeyboardInterrupt):
-    """Raised when a signal arrives. After a plain KeyboardInterrupt in code that `exec` runs, as dataclasses do, Python
-    ends by SIGINT, whatever the exit code was to be."""
+    """Raised when a signal arrives. A plain KeyboardInterrupt would not do: if it is raised inside `exec` (as used by
+    dataclasses), Python ends by SIGINT and ignores the exit code."""
 
 
 class Received:
@@ -86,7 +86,7 @@ def ignore_from_now_on() -> None:
 
 @contextmanager
 def only_noted() -> Iterator[Received]:
-    """For a training: the first signal is only kept, to be asked for at safe places.
+    """For training: the first signal is only recorded. The training loop checks for it at safe points.
 
     After a signal has been received, its repetitions stay ignored when the block ends: the process is ending.
     """
@@ -101,7 +101,7 @@ def only_noted() -> Iterator[Received]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """While helper processes start: they inherit that these signals are blocked, and the parent gets them afterwards.
+    """Blocks signals while helper processes start. The helpers inherit the mask; the parent gets the signals later.
 
     Python's fork server would otherwise print a traceback if a signal to the group interrupts its imports. Processes
     that it starts call `let_through`, or leave signals to the parent.

@@ -55,7 +55,7 @@ def test_words_are_not_counted_where_there_are_no_spaces(tmp_path: Path) -> None
     told = done(tmp_path, "doctor", "recipe.yaml").stdout
     assert "are the files parallel" not in told
     told = done(tmp_path, "run", "recipe.yaml", "data.direction=one-to-many", "benchmark.max_steps=2").stdout
-    assert "BLEU says little and chrF counts: tha" in told.replace("\n", " ")
+    assert "use chrF instead of BLEU: tha" in told.replace("\n", " ")
     run = tmp_path / "work" / "runs" / "small"
     assert json.loads((run / "scores.json").read_text())["without_spaces"] == ["tha"]
     assert '"without_spaces":["tha"]' in (run / "report.html").read_text().replace(" ", "")

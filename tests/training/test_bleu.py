@@ -115,7 +115,7 @@ def test_the_beam_belongs_to_a_run_that_measures_bleu(folder: Path, data: Prepar
 
 @pytest.mark.parametrize("change", ["training.bleu=true", "training.stop_on=bleu", "training.select_on=bleu"])
 def test_bleu_without_a_translator_is_refused(folder: Path, data: Prepared, change: str) -> None:
-    with pytest.raises(TrainingError, match=r"training\.bleu: nothing translates here; set it to false"):
+    with pytest.raises(TrainingError, match=r"training\.bleu needs Options\.bleu; or set it to false"):
         train(recipe(folder, change), data, GRAPH, BENCHMARK, folder / "never")
     assert not (folder / "never").exists()
 

@@ -16,7 +16,7 @@ def main() -> None:
 
 
 def _is_worker() -> bool:
-    """Whether this is a process that a command has started, and multiprocessing imports the user's script in it: a
-    script that calls `main` without asking for `__name__` would run again."""
+    """Whether this is a multiprocessing child that is importing the user's script. A script that calls `main` without
+    `if __name__ == "__main__":` would otherwise run again."""
     processes = sys.modules.get("multiprocessing.process")
     return processes is not None and getattr(processes.current_process(), "_inheriting", False)

@@ -68,9 +68,9 @@ def view(diagnosis: Diagnosis) -> RenderableType:
     return Group(table, Text(LEGEND, style="dim"), *lists)
 
 
-LEGEND = """drop: left out  ratio: words for each of the pivot's  dup: pairs seen before
-copy: both sides equal  leak: pivot side stands in a dev or test set
-unk: characters that training does not have  language: as identified
+LEGEND = """drop: dropped pairs  ratio: words per word of the pivot side  dup: duplicate pairs
+copy: both sides equal  leak: pivot side occurs in a dev or test set
+unk: characters that do not occur in the training text  language: as identified
 words and ratio -: written without spaces between words
 """
 MOST = 10

@@ -1,5 +1,5 @@
-"""The entry point: every command, and what becomes of errors. Exit codes: 0 done, 1 failed, 2 wrong usage or settings,
-128 + its number after a signal: 130 after SIGINT, 143 after SIGTERM."""
+"""The entry point: runs a command and turns errors into a message and an exit code: 0 success, 1 failure, 2 wrong usage
+or settings, 128 + N after signal N (130 for SIGINT, 143 for SIGTERM)."""
 
 import io
 import os
@@ -74,7 +74,7 @@ def _refuse_deleted_folder() -> None:
 
 
 def _told(error: BaseException) -> tuple[str, int] | None:
-    """The line and the exit code of an error that a user can mend; None for a defect of cclm."""
+    """The message and the exit code of an error that a user can fix; None for a bug in cclm."""
     match error:
         case ConfigError():
             return str(error), 2

@@ -76,7 +76,7 @@ def graph(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | N
 
 
 def _is_dry(recipe: str, overrides: Sequence[str], stages: Sequence[str], dry_run: bool, as_json: bool) -> bool:
-    """Whether the command was only to say what it would do; it has been said then."""
+    """Prints the plan if `dry_run` is set; returns `dry_run`."""
     if as_json and not dry_run:
         raise click.UsageError("--json goes with --dry-run")
     if dry_run:
@@ -120,7 +120,7 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
 @DRY_RUN
 @DRY_JSON
 def train(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: bool, **how: Any) -> None:
-    """Trains the model of RECIPE into WORK/runs/NAME; what is missing before it is made first.
+    """Trains the model of RECIPE and writes it to WORK/runs/NAME. Stages that it needs run first.
 
     A run that was interrupted resumes, to the same bytes as if it had never stopped. A setting that would change the
     result is refused, with the difference. --force allows other settings of training, which made_from.json and the
@@ -180,7 +180,7 @@ def sweep(
 ) -> None:
     """Trains RECIPE with every threshold and both ways to evaluate HRLs; chooses by weighted dev loss (Figure 2).
 
-    Runs that decide alike are trained once: each ends as if it had been trained alone, at a fraction of the steps.
+    Runs share training steps until their curricula decide differently. Each ends as if it had been trained alone.
     Writes WORK/sweeps/NAME; interrupted anywhere, the same command continues.
 
     \b

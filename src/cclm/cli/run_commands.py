@@ -61,7 +61,7 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
 def score(run: Path, split: str, scorers: Sequence[str], scorer_timeout: float | None, as_json: bool) -> None:
     """Scores the translations of RUN: SacreBLEU and chrF per language, with intervals; writes RUN/scores.json.
 
-    From one language, or between many, the share of translations in another language than asked for stands beside them.
+    One-to-many and many-to-many runs also get an off-target rate: the share of translations in the wrong language.
     A scorer gets segments as JSON lines and answers with a score for each; docs/scoring.md has the protocol:
 
     \b
@@ -94,8 +94,8 @@ def compare(runs: Sequence[Path], split: str, metric: Any, samples: int, as_json
 
     Two runs are compared sentence by sentence: the test sentences of each language are resampled, the same for both.
     The means over all languages, HRLs and LRLs have an interval too. The folder of the bitext runs is a system like any
-    other. What is not translated yet is translated first. Says in a sentence what may be concluded; from one seed that
-    is nothing about a method.
+    other. Missing translations are made first. Ends with one sentence that states what may be concluded. One seed
+    allows no conclusion about a method.
 
     Runs whose recipes differ in name and seed alone are one method. Where several methods are given, and several runs
     of one, methods are compared with that of the first RUN over the seeds that both have, by a paired t-test:

@@ -40,7 +40,7 @@ def print_scores(scores: Scores) -> None:
         console.print("zero-shot: pairs that the model was not trained on; they are in no mean", style="dim")
     if scores.without_spaces:
         names = ", ".join(scores.without_spaces)
-        console.print(Text(f"written without spaces between words, BLEU says little and chrF counts: {names}"))
+        console.print(Text(f"written without spaces between words, use chrF instead of BLEU: {names}"))
     if scores.left_out:
         console.print(Text(f"without a {scores.signature.split} set, in no mean: {', '.join(scores.left_out)}"))
 

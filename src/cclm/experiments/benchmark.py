@@ -1,4 +1,4 @@
-"""The loss of a unigram model: what a translation model must beat to have learned anything. No torch."""
+"""The benchmark losses L*: trains one bitext model per language and caches the result by a hash of its inputs."""
 
 import hashlib
 import json
@@ -192,7 +192,7 @@ def kept(recipe: Recipe, prepared: Prepared, say: Say = lambda line: None) -> di
     """L* as the user's table or an earlier benchmark has it; None where it has to be trained."""
     if recipe.benchmark.file:
         return _given(Path(recipe.benchmark.file), recipe, prepared, say)
-    # None, or damaged: made anew from the bitext models, which are still there.
+    # A missing or damaged benchmark.json is rebuilt from the bitext models; finished ones are not trained again.
     accepted, as_auto = _accepted(recipe, prepared), _fingerprint(_in_precision(recipe, "auto"), prepared)
     found = Benchmark.find(_file(recipe, prepared))
     if found and found.fingerprint in {*accepted, as_auto}:

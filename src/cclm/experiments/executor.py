@@ -1,5 +1,5 @@
-"""Runs many trainings at once, each in a process of its own with one thread: on two cores two of them do more than one
-training with two threads. What they do is read from their logs."""
+"""Runs trainings in parallel, each in its own process with one thread: two cores are used better by two trainings than
+by one with two threads. Progress is read from their logs."""
 
 import multiprocessing
 import os
@@ -38,7 +38,7 @@ class Job:
     folder: Path
     """The run directory."""
     data: Path
-    """The folder of the prepared data: another process may change which is the current one."""
+    """The cache entry of the prepared data, not the link WORK/prepared, which another process may change."""
     only: str | None = None
     """The one task of a bitext model."""
     forks: tuple[Path, ...] = ()
@@ -70,7 +70,7 @@ class Watcher(Protocol):
 
 
 def nobody(job: Job, event: Event) -> None:
-    """The watcher that looks away."""
+    """A watcher that ignores all events."""
 
 
 def run_jobs(
@@ -80,11 +80,10 @@ def run_jobs(
     more: Callable[[], Sequence[Job]] = lambda: (),
     say: Callable[[str], object] = announce,
 ) -> dict[str, str]:
-    """Runs all jobs, `at_once` at a time; returns why some failed, by name.
+    """Runs all jobs, at most `at_once` in parallel; returns the error messages of failed jobs by name.
 
-    A job that fails does not stop the others. When this process ends, however, so do they. `more` is asked again and
-    again for jobs that have become possible through the others. Jobs that another process works on come last, and wait
-    for it.
+    A failed job does not stop the others. All jobs end when this process ends. `more` is called repeatedly and returns
+    new jobs that depended on finished ones. Jobs that another process is working on are started last and wait for it.
     """
     waiting: list[Job] = list(jobs)
     running: list[_Process] = []
@@ -137,7 +136,7 @@ class _Process:
                 f"{job.name}: the process that starts trainings was killed, perhaps for lack of memory;"
                 " the same command goes on from here"
             ) from None
-        except BaseException:  # a signal that was held back: Python would wait for a child that nobody has told to end
+        except BaseException:  # such as a delayed signal: at exit, Python would wait for the child
             if self._process.pid is not None:
                 self._process.terminate()
             raise
@@ -180,7 +179,7 @@ def work(job: Job, stderr: str) -> None:
     let_through()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
-    import torch  # was loaded before this process was forked off, and is nothing for the parent
+    import torch  # already loaded in the fork server; not imported at the top, as the parent does not need it
 
     torch.set_num_threads(1)
     try:
@@ -194,7 +193,7 @@ def work(job: Job, stderr: str) -> None:
 def _end_with_the_parent() -> None:
     """Ends this process with the one that started it, even if that was killed.
 
-    At once, without saving: whoever starts the job again may already wait for the run directory.
+    Exits immediately without saving: a restarted job may already be waiting for the run directory.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None

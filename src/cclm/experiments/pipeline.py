@@ -1,8 +1,8 @@
-"""The one list of stages, from text to report. Whoever makes, skips or only plans a stage walks this list.
+"""The stages of a recipe, from text to report. All commands that run, skip or plan stages use this list.
 
     prepare -> graph -> benchmark -> train -> translate -> score -> report
 
-Every stage knows whether what is on disk still holds, how to make it, and what that costs at most.
+Each stage knows whether its result on disk is up to date, how to produce it, and the maximum cost.
 """
 
 import json
@@ -80,7 +80,7 @@ class Planned:
 
 @dataclass
 class Pipeline:
-    """A recipe on its way from text to report, and what the stages before have made of it."""
+    """Runs the stages of a recipe, and holds the results of the stages that are done."""
 
     recipe: Recipe
     workers: int | None = None
@@ -100,7 +100,7 @@ class Pipeline:
     graph: LanguageGraph | None = field(default=None, init=False)
     losses: dict[str, float] | None = field(default=None, init=False)
     trains: bool = field(default=False, init=False)
-    """Whether the recipe itself is trained: then the L* that its run was begun with holds, if there is such a run."""
+    """Whether the recipe's own model is trained. If its run exists already, it keeps the L* that it started with."""
 
     @property
     def folder(self) -> Path:
@@ -180,7 +180,7 @@ class Pipeline:
     def run(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> bool:
         """`walk`, under torchrun as well: there all ranks train together, and the first does the rest.
 
-        Returns whether this process is the one that has something to show for it.
+        Returns whether this process is the first rank, which prints the results.
         """
         if world_size() > 1 and not self._train_on_ranks():
             return False
@@ -188,7 +188,7 @@ class Pipeline:
         return True
 
     def _point(self, stage: str) -> None:
-        """Makes what a stage has made, or found, the current one of the work folder."""
+        """Points the link in the work folder at the cache entry that a stage has made or found."""
         if stage == "prepare":
             self.work.point("prepared", self.data.folder.name)
         elif stage == "graph" and self.graph is None:
@@ -220,12 +220,12 @@ class Pipeline:
         return key_of(self.graph.to_json())
 
     def refuse_other_settings(self) -> None:
-        """Refuses a recipe that a run of its name was not begun with, before anything is made that it could not use."""
+        """Raises TrainingError if the run was started with other settings, before any other work is done."""
         refuse_other_settings(self.folder, self.recipe, world_size(), self.prepared, force=self.force)
         refuse_other_benchmark(self.folder, self.recipe)
 
     def refuse_impossible(self, *, trains: bool) -> None:
-        """Refuses what no bitext model could be trained on, or no model of the recipe, before any text is read."""
+        """Raises an error if the bitext models, or with `trains` the model itself, cannot be trained. Reads no text."""
         self._refuse_missing_dev_sets(self._preparation.without("dev"))
         if trains:
             refuse_impossible_curriculum(self.recipe)
@@ -299,7 +299,7 @@ class Pipeline:
         if self.trains and not self.recipe.curriculum.needs_benchmark:
             if begun_without_losses(self.folder):
                 self.losses = None
-            return True  # taken if it is there, and not trained
+            return True  # this curriculum does not need L*: use it if it is cached, but do not train it
         return self.losses is not None
 
     def _benchmark(self) -> None:
@@ -389,7 +389,7 @@ def run_folder(recipe: Recipe) -> Path:
 
 
 def as_one(recipe: Recipe) -> Recipe:
-    """The recipe for one process with the same updates: bitext models are trained so, however many ranks there are."""
+    """The recipe for a single process with the same updates. Bitext models are always trained in a single process."""
     accumulate = recipe.training.accumulate * world_size()
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"accumulate": accumulate})})
 
@@ -404,9 +404,9 @@ def cache_keys(recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None) 
 def describe(
     recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None, losses: dict[str, float] | None, folder: Path
 ) -> None:
-    """Leaves in a run directory what its training is given: the keys, and copies of graph and L* for its report.
+    """Writes the inputs of a training to its run directory: cache keys, and copies of graph and L* for the report.
 
-    A run that was begun with something else is left alone: its training will be refused.
+    Writes nothing if the run was started with other inputs: `train` raises an error for it.
     """
     if changes(folder, made_from(recipe, prepared, losses, world_size())):
         return
@@ -432,6 +432,6 @@ def train_job(job: Job) -> None:
     options = Options(forks=forks, describe=lambda: describe(recipe, prepared, graph, losses, job.folder))
     train(recipe, prepared, graph, losses, job.folder, options)
     origin = origin_of(job.folder)
-    if job.scored and not (origin and origin.same):  # of two runs that never parted, one is scored
+    if job.scored and not (origin and origin.same):  # runs of a sweep that never diverged are scored once
         evaluation = Evaluation(job.folder)
         evaluation.scored() or evaluation.score()

@@ -1,4 +1,4 @@
-"""`cclm study`: every arm with every seed, trained, translated, scored and compared; what is done is not done again."""
+"""`cclm study`: trains, translates, scores and compares every arm with every seed. Finished trials are skipped."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class StudyRun:
         return study_folder(self.study, self.recipe)
 
     def trials(self) -> list[Trial]:
-        """Every arm with every seed, the first seed's first: after one round there is something to look at."""
+        """Every arm with every seed, ordered by seed, so that all arms have results early."""
         return [self._trial(arm, seed) for seed in self.study.seeds for arm in self.study.arms]
 
     def _trial(self, arm: str, seed: int) -> Trial:
@@ -77,9 +77,8 @@ class StudyRun:
 
     def _is_of_another_study(self, folder: Path, arm: str, seed: int) -> bool:
         """Whether another study has an arm of this name with other settings: its run stays as it is."""
-        if (
-            not (folder / CONFIG).exists() or arm in self.study.after
-        ):  # the settings of one that waits are not known yet
+        # The settings of an arm in `after` are known only after the arms that it waits for are trained.
+        if not (folder / CONFIG).exists() or arm in self.study.after:
             return False
         if _study_of(folder) in (None, self.study.name):
             return False
@@ -88,7 +87,7 @@ class StudyRun:
 
 
 def _study_of(run: Path) -> str | None:
-    """The study that a run belongs to: its table of losses is in the folder of that."""
+    """The name of the study that a run belongs to, from the path of its benchmark.file; None if there is none."""
     table = Path((read_settings(run / CONFIG).get("benchmark") or {}).get("file") or "")
     return table.parent.name if table.parent.parent.name == "studies" else None
 
@@ -99,7 +98,7 @@ def study_folder(study: Study, recipe: Recipe) -> Path:
 
 
 def run(study: Study, at_once: int | None = None) -> Path:
-    """From the first training to the comparison; returns the page. The same study in another process is waited for."""
+    """Runs a study and returns the path of its report. Waits while another process runs the same study."""
     folder = study_folder(study, study.recipe_of())
     _refuse_other_declaration(study, folder)
     _refuse_impossible(study)
@@ -151,7 +150,7 @@ def _refuse_impossible(study: Study) -> None:
 
 
 def _own_data(study: Study, recipe: Recipe, at_once: int | None) -> dict[str, Pipeline]:
-    """Prepares the data of every arm that changes its settings, and measures L* on it: nothing else would be fair."""
+    """Prepares data and trains L* separately for each arm that changes `data` or `vocabulary` settings."""
     found: dict[str, Pipeline] = {}
     for arm in study.arms:
         own = recipe if arm == BITEXT else study.recipe_of(arm, recipe.seed, **steps_to_come(study, arm))
@@ -191,9 +190,9 @@ def _refuse_other_declaration(study: Study, folder: Path) -> None:
 
 
 def _refuse_other_settings(study: Study, runs: Path) -> None:
-    """Refuses settings that none of its runs was begun with, before anything is made for them.
+    """Raises TrainingError if all runs of the study were started with other settings, before any work is done.
 
-    A single run with other settings is a trial that fails, and the others go on.
+    If only some of them were, these trials fail later and the others continue.
     """
     known = set(study.arms) - {BITEXT, *study.after, *(study.tune.arms if study.tune else ())}
     trials = [(arm, seed) for seed in study.seeds for arm in study.arms if arm in known]
@@ -289,7 +288,7 @@ class Tuned:
 def tune(made: StudyRun) -> Tuned:
     """Trains each tuned arm once with each value and chooses the one with the lowest macro dev loss; writes tuned.json.
 
-    Tries are not translated: no test score is there to be looked at.
+    Tries are not translated, so that test scores cannot influence the choice.
     """
     study = made.study
     if study.tune is None:
@@ -339,7 +338,7 @@ def _train_tries(made: StudyRun, tries: list[Try]) -> dict[str, str]:
 
 
 def _try(tried: Try, recipe: Recipe, why: str | None) -> TryResult:
-    """What a try came to, as far as its training did."""
+    """The result of a try; without measurements if its training failed."""
     run = Path("runs") / tried.name
     found = None if why else outcome(Path(recipe.work) / run, recipe.training.max_steps, {})
     return TryResult(

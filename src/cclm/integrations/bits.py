@@ -46,9 +46,9 @@ def target_bits(logits_BTV: Tensor, labels_BT: Tensor, *, shift: bool) -> Tensor
 
 
 def output_bits(outputs: Any, inputs: Any, config: Any) -> Tensor:
-    """The same for what a Hugging Face model returned for these inputs: B x 2.
+    """Like `target_bits`, from the inputs and outputs of a Hugging Face model: B x 2.
 
-    Padding is no target, even where a collator left it in the labels. TRL's fused output layer returns the
+    Padding is not a target, even if a collator left it in the labels. TRL's fused output layer returns the
     log-probabilities of the labels in place of logits.
     """
     log_probs, mask = _part(outputs, "log_probs"), _part(outputs, "label_mask")

@@ -376,7 +376,7 @@ def _mean(rows: list[Tensor]) -> float:
 
 @contextmanager
 def _outputs_of(model: torch.nn.Module) -> Iterator[list[Any]]:
-    """What the model returns within the block. Of a step with generation, the last one is of the labels."""
+    """Yields a list with the model's last output in the block. In a step that also generates, it is for the labels."""
     outputs: list[Any] = [None]
     hook = model.register_forward_hook(lambda module, inputs, output: outputs.__setitem__(0, output))
     try:

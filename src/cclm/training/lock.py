@@ -1,10 +1,10 @@
 """One process owns a run directory.
 
-On one machine the kernel decides: the owner holds a flock on RUN/lock, in whatever container it runs, until it dies.
-Other machines may not see that lock, and readers never take it: for them the file says who owns the run, and its
-modification time, renewed every 30 seconds, that the owner is alive. The file is empty while nobody owns the run.
+The owner holds a flock on RUN/lock, which also works across containers. The kernel releases it when the process ends.
+Other machines may not see the flock, and readers never take it. They read the owner from the file. Its modification
+time, updated every 30 seconds, shows that the owner is alive. The file is empty if nobody owns the run.
 
-Entries of the cache, studies, sweeps and translations have an owner in the same way, while they are made.
+Cache entries, studies, sweeps and translations are locked in the same way while they are made.
 """
 
 import os
@@ -36,8 +36,8 @@ def announce(line: str) -> None:
 class Lock:
     """Ownership of a folder, for the time of a `with` block.
 
-    Where another process has it, this one waits until that has ended, and says so with `wait`; without `wait`, a
-    TrainingError is raised. `file` is a lock file at another place, which is removed in the end.
+    If another process owns the folder, calls `wait` with a message and waits until it is released; without `wait`,
+    raises TrainingError. `file` is a lock file at another path, which is removed on release.
     """
 
     def __init__(self, folder: Path, *, file: Path | None = None, wait: Say | None = None) -> None:
@@ -82,7 +82,7 @@ class Lock:
         self._over.set()
         with suppress(OSError):  # the folder may be gone: the lock goes with the process
             if self._is_removed:
-                self._path.unlink()  # whoever waits notices that its lock is of a file that is gone
+                self._path.unlink()  # a waiting process notices that the file it locked was deleted
             else:
                 os.truncate(self._path, 0)
         self._lock.release()
@@ -123,7 +123,7 @@ def _is_on_this_machine(owner: Owner) -> bool:
 
 
 def _owns_elsewhere(owner: Owner, path: Path) -> bool:
-    """Whether a process on a machine that does not share our locks still lives."""
+    """Whether the owner is alive on another machine, whose flock may not be visible here."""
     resumed = owner.job is not None and owner.job == _job()
     return not _is_on_this_machine(owner) and bool(owner.machine) and not resumed and _is_fresh(path)
 
@@ -177,7 +177,7 @@ def _started(pid: int) -> str | None:
         pass
     if Path("/proc/self").exists():
         return None
-    try:  # not Linux: that it exists must do
+    try:  # not Linux: only check that the process exists
         os.kill(pid, 0)
     except ProcessLookupError:
         return None

@@ -57,7 +57,7 @@ class Options:
     """How a recipe is trained."""
 
     only: tuple[str, ...] = ()
-    """Tasks to train; none means all. Bitext models are trained so, with the vocabularies of all languages."""
+    """Tasks to train; empty means all. Bitext models use it; their vocabularies are still those of all languages."""
     ranks: Ranks = ALONE
     """Of several ranks only the first owns the run directory, writes and prints; the others compute."""
     bleu: Bleu | None = None
@@ -69,7 +69,7 @@ class Options:
     force: bool = False
     """Continue with other settings where the checkpoints allow it; recorded in made_from.json and in manifests."""
     describe: Callable[[], object] = lambda: None
-    """Leaves in the run directory what the training is given; called when this process owns the directory."""
+    """Writes the inputs of the training to the run directory; called after the lock has been acquired."""
     forks: Mapping[str, Recipe] = field(default_factory=dict)
     """Recipes with other gates by name: they share this training as long as their curricula decide the same."""
 
@@ -82,17 +82,17 @@ def train(
     folder: Path,
     options: Options | None = None,
 ) -> str:
-    """Trains into the run directory, from its newest checkpoint where there is one; returns the reason of the end."""
+    """Trains into the run directory, from its newest checkpoint where there is one; returns why it ended."""
     options = options or Options()
     if recipe.training.measures_bleu and options.bleu is None:
-        raise TrainingError("training.bleu: nothing translates here; set it to false, and stop_on, select_on to macro")
+        raise TrainingError("training.bleu needs Options.bleu; or set it to false, and stop_on and select_on to macro")
     precision = begun_precision(folder) if recipe.training.precision == "auto" else recipe.training.precision
     device = device_of(recipe.training.device, precision or "auto", width=recipe.model.width)
     resolved = recipe.training.model_copy(update={"precision": device.precision})
     recipe = recipe.model_copy(update={"training": resolved})  # on another machine `auto` might be something else
     keep_freed_memory()
     session = _Session(recipe, prepared, graph, benchmark, folder, options, device)
-    # Several ranks do not wait: the others would give up on the first.
+    # With several ranks, rank 0 does not wait: the other ranks would time out waiting for it.
     lock = Lock(folder, wait=announce if options.ranks.world == 1 else None)
     with _explained(recipe, folder), lock if options.ranks.first else nullcontext():
         if options.ranks.first:
@@ -153,7 +153,7 @@ class _Session:
         return {name: every[name] for name in self.options.only or every}
 
     def check_same(self) -> None:
-        """Writes what the run is made from, or compares with it: a change that would change the result is refused."""
+        """Writes made_from.json. If it exists and a setting that affects the result differs, raises TrainingError."""
         now = made_from(self.recipe, self.prepared, self.benchmark, self.ranks.world)
         mine = now.plain() | {"training": {name: getattr(self.recipe.training, name) for name in sorted(FREE)}}
         apart = differences(json.loads(self.ranks.broadcast(json.dumps(mine))), mine)
@@ -255,9 +255,9 @@ class _Session:
 
 @contextmanager
 def _signals(ranks: Ranks) -> Iterator[Poll]:
-    """Signals only set a flag; the function given raises at the next safe place.
+    """Yields a `poll` function that raises Interrupted if a signal has arrived. The handlers only record signals.
 
-    A signal to one rank is a signal to all: they ask one another at every safe place, and raise at the same one.
+    A signal to one rank stops all ranks: they exchange it at every `poll`, and raise at the same one.
     """
 
     def poll() -> None:

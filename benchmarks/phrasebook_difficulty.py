@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cclm.data.vocabulary import BOS, EOS, PAD
-from cclm.model import Places, Shape, Transformer, learning_rate, losses
+from cclm.model import Packing, Shape, Transformer, learning_rate, losses
 from cclm.phrasebook import Phrasebook, generate
 
 Example = tuple[list[int], list[int]]
@@ -88,11 +88,11 @@ def translate(model: Transformer, sources: list[list[int]]) -> list[list[int]]:
     model.eval()
     results: list[list[int]] = []
     for i in range(0, len(sources), 100):
-        places = Places(padded([[*source, EOS] for source in sources[i : i + 100]]))
-        memory = model.encode(places)
-        target = torch.full((len(places.padding_BT), 1), BOS)
+        packing = Packing(padded([[*source, EOS] for source in sources[i : i + 100]]))
+        memory = model.encode(packing)
+        target = torch.full((len(packing.padding_BT), 1), BOS)
         for _ in range(40):
-            states = model.decode(Places(target), memory, places).view(*target.shape, -1)
+            states = model.decode(Packing(target), memory, packing).view(*target.shape, -1)
             scores = model.logits(states[:, -1])
             scores[:, PAD] = -torch.inf  # a target has none
             target = torch.cat([target, scores.argmax(dim=-1)[:, None]], dim=1)

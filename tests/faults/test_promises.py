@@ -128,4 +128,4 @@ def test_the_reason_of_a_failed_trial_is_told_in_full(project: Path, run: Path) 
     write_study(project, 3)
     shutil.copytree(run, project / "work/runs/ccl-m.1")  # a run with other settings has the name of the trial
     ended = cclm("study", "two.yaml", folder=project)
-    assert_refused(ended, "ccl-m.1", "other settings", "training.validate_every", "recipe.name", codes=[1])
+    assert_refused(ended, "ccl-m.1", "other settings", "training.validate_every", "  name:", codes=[1])

@@ -88,7 +88,10 @@ def test_an_installed_module_is_found(tmp_path: Path, monkeypatch: pytest.Monkey
             "sampler={name: my_module:Loudest, strength: [a]}",
             "sampler: my_module:Loudest cannot be made: TypeError: '<' not supported",
         ),
-        ("sampler={name: 'my module:Loudest'}", "sampler.name string should match pattern"),
+        (
+            "sampler={name: 'my module:Loudest'}",
+            "sampler.name must be a module and a class, as in my_module:Loudest",
+        ),
     ],
 )
 def test_what_is_no_gate_or_sampler_is_refused_before_anything_is_trained(

@@ -1,15 +1,16 @@
 """The `curriculum` section of a recipe, and how a Curriculum is built from it."""
 
 import inspect
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     ConfigDict,
     Discriminator,
     Field,
-    StringConstraints,
     Tag,
     ValidationError,
     ValidationInfo,
@@ -179,7 +180,13 @@ class ActorSection(Section):
         return RewardActor(self.name, self.learning_rate, self.inner_steps, self.every)
 
 
-ImportPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+def _import_path(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+        raise ValueError("must be a module and a class, as in my_module:Loudest")
+    return text
+
+
+ImportPath = Annotated[str, AfterValidator(_import_path)]
 
 
 class OwnSection(Section):

@@ -9,13 +9,21 @@ from typing import Any
 import click
 
 from cclm.atomic import name_write_errors
-from cclm.cli import recipe_commands, run_commands, standalone_commands  # noqa: F401 (they add themselves to the group)
+from cclm.cli import (  # noqa: F401 (they add themselves to the group)
+    board_commands,
+    recipe_commands,
+    run_commands,
+    standalone_commands,
+)
 from cclm.cli.group import cli
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
 from cclm.signals import ignore_from_now_on, raise_at_once
 
-TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "jinja2"}
-"""What the extra of this name brings."""
+EXTRAS = {
+    "train": {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "jinja2"},
+    "board": {"starlette", "uvicorn"},
+}
+"""What each extra brings."""
 
 
 def main() -> None:
@@ -40,9 +48,10 @@ def main() -> None:
         _end(f"{error.filename}: {error.strerror or error}" if error.filename else str(error), 1)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in TRAIN:
+        extra = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
+        if extra is None:
             raise
-        _end(f"this command needs {package}: pip install 'ccl-m[train]'", 1)
+        _end(f"this command needs {package}: pip install 'ccl-m[{extra}]'", 1)
     except (KeyboardInterrupt, click.Abort):
         _end("interrupted", 130)
     except Exception:

@@ -256,7 +256,7 @@ def run_page(data: dict[str, Any], graph: str | None) -> str:  # JSON, on its wa
     policy = f"{POLICY}style-src '{digest(style)}'; script-src '{digest(script)}'"
     trusted = {"style": Markup(style), "script": Markup(script), "data": Markup(embed(data))}
     drawing = None if graph is None else Markup(graph)
-    return _render("run.html.j2", policy=policy, name=data["name"], graph=drawing, **trusted)
+    return render("run.html.j2", policy=policy, name=data["name"], graph=drawing, **trusted)
 
 
 def document_page(document: Document) -> str:
@@ -264,10 +264,10 @@ def document_page(document: Document) -> str:
     style = asset("page.css") + asset("document.css")
     policy = f"{POLICY}style-src '{digest(style)}' '{digest(STYLE)}'"
     sizes = {"tall": TALL, "long": LONG}
-    return _render("document.html.j2", policy=policy, style=Markup(style), document=document, **sizes)
+    return render("document.html.j2", policy=policy, style=Markup(style), document=document, **sizes)
 
 
-def _render(template: str, **values: object) -> str:
+def render(template: str, **values: object) -> str:
     return _environment().get_template(template).render(**values)
 
 

@@ -1,4 +1,5 @@
-// The four charts of a run: what each shows, between which limits, and how its numbers are written.
+// The charts of a run: what each shows, between which limits, and how its numbers are written. The report has the four
+// of the curriculum; the board adds those of the training (board_run.js).
 
 function curvesSection(data, moment, drawings) {
   if (!data.rounds.steps.length) return [quiet("No round measured yet.")];

@@ -45,15 +45,9 @@ function section(id, title, content) {
 function graphSection(data, moment) {
   if (!drawing) return [quiet("No language graph here: graph.json is neither in the run nor two folders above it.")];
   moment.shows.push(languageGraph(drawing.querySelector("svg"), data));
-  const readable = "Strong lines come from the nearest HRL, with the similarity. A ring closes as the HRLs-evaluated "
-    + "competence, written beside it, nears the threshold; a filled disc takes part.";
-  const both = data.pivot
-    ? ` Two numbers: the direction into ${data.pivot}, then the one out of it; a pale disc takes part in one of them.`
-    : "";
-  const absent = data.graph.absent ? ` ${whole(data.graph.absent)} more languages, less similar, are not drawn.` : "";
   const measured = data.rounds.steps.length > 0;
   const controls = measured ? player(data, moment) : null;
-  const figure = html("figure", {}, drawing, controls, html("figcaption", {}, readable + both + absent));
+  const figure = html("figure", {}, drawing, controls, html("figcaption", {}, graphCaption(data)));
   return [figure, measured ? null : quiet("No round measured yet.")];
 }
 

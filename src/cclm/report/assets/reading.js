@@ -20,8 +20,8 @@ function bandLabels(plot, curves) {
 }
 
 // Names at the right end, each with a thread to its curve; the numbers are those of the moment.
-function namesAt({ data, frame, spec }, curves, wanted) {
-  const longest = nameLength(data);
+function namesAt({ who, frame, spec }, curves, wanted) {
+  const longest = nameLength(who);
   const places = apart(wanted, 15, frame.top + 2, frame.bottom - 2);
   const values = curves.map(() => svg("tspan", { class: "value", dx: 5 }));
   const group = svg(
@@ -45,7 +45,7 @@ function namesAt({ data, frame, spec }, curves, wanted) {
 }
 
 // Letters that the names at the ends of curves may have.
-const nameLength = (data) => Math.max(5, Math.min(11, data.languages.reduce((most, { name }) => Math.max(most, name.length), 0)));
+const nameLength = (who) => Math.max(5, Math.min(11, who.reduce((most, { name }) => Math.max(most, name.length), 0)));
 
 const clipped = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
@@ -118,8 +118,8 @@ function nearestCurve(curves, i, at, { y }) {
   return best;
 }
 
-function spoken({ data, spec, steps }) {
-  const end = (n) => `${data.languages[n].name} ${spec.say(spec.table[n][lastOf(spec.table[n])])}`;
-  const extent = `${spec.languages.length} languages, steps ${whole(steps[0])} to ${whole(steps[steps.length - 1])}`;
+function spoken({ who, spec, steps }) {
+  const end = (n) => `${who[n].name} ${spec.say(spec.table[n][lastOf(spec.table[n])])}`;
+  const extent = `${spec.languages.length} ${spec.noun || "languages"}, steps ${whole(steps[0])} to ${whole(steps[steps.length - 1])}`;
   return `${extent}. At the end: ${spec.languages.slice(0, 24).map(end).join(", ")}`;
 }

@@ -68,18 +68,22 @@ class Page:
 
     def click(self, selector: str) -> None:
         """Clicks on an element as a mouse does."""
-        where = f"document.querySelector({json.dumps(selector)})"
-        self.run(f"{where}.scrollIntoView({{block: 'center'}})")
-        box = self.run(f"(() => {{ const b = {where}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2] }})()")
+        x, y, width, height = self._box(selector)
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-            self._call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
+            at = {"x": x + width / 2, "y": y + height / 2}
+            self._call("Input.dispatchMouseEvent", type=kind, **at, button="left", clickCount=1)
 
     def point(self, selector: str, across: float) -> None:
         """Moves the mouse over an element, this share of its width from the left."""
-        where = f"document.querySelector({json.dumps(selector)})"
-        self.run(f"{where}.scrollIntoView({{block: 'center'}})")
-        x, y, width, height = self.run(f"(() => {{ const b = {where}.getBoundingClientRect(); return [b.x, b.y, b.width, b.height] }})()")
+        x, y, width, height = self._box(selector)
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x + across * width, y=y + height / 2)
+
+    def _box(self, selector: str) -> list[float]:
+        """Where an element is, once it has been scrolled to."""
+        find = f"const one = document.querySelector({json.dumps(selector)}); one.scrollIntoView({{block: 'center'}});"
+        box = "const b = one.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]"
+        found: list[float] = self.run(f"(() => {{ {find} {box} }})()")
+        return found
 
     def press(self, key: str, *, shift: bool = False) -> None:
         """Presses a key."""

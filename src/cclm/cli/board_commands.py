@@ -22,9 +22,9 @@ from cclm.cli.group import cli
 def board(folder: Path, port: int | None, host: str, token: str | None, opens: bool, beside: bool) -> None:
     """Shows the runs below DIR in a browser, live while they train and as well afterwards.
 
-    DIR is a run, a work folder, a study, a sweep, or any folder above them. The board only reads. Of a run: the language
-    graph filling in, every curve, every language, what happened and how long it will take. Of many: their states, any of
-    them in one chart, the scores of studies.
+    DIR is a run, a work folder, a study, a sweep, or any folder above them; the board only reads. Of a run it shows the
+    language graph filling in, every curve, every language, what happened and how long it will take; of many, their
+    states, any of them in one chart, and the scores of studies.
 
     \b
       cclm board work/phrasebook

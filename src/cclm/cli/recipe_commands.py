@@ -122,9 +122,7 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
 @click.option("--force", is_flag=True, help="Resume with other settings of training; this is recorded in the run.")
 @DRY_RUN
 @DRY_JSON
-def train(
-    recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: bool, as_json: bool, **how: Any
-) -> None:
+def train(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: bool, as_json: bool, **how: Any) -> None:
     """Trains the model of RECIPE into WORK/runs/NAME; what is missing before it is made first.
 
     A run that was interrupted resumes, to the same bytes as if it had never stopped. A setting that would change the

@@ -44,7 +44,7 @@ POLICY = (
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 REPORT_POLICY = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
-"""A report is one file with its script in it. It is shown without an origin: it can reach nothing, not even the board."""
+"""A report is one file with its script in it. It is shown without an origin: it cannot reach even the board."""
 FIGURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -269,8 +269,7 @@ class Pages:
             while not self.is_over():
                 now = self.board.revision
                 if now != sent:
-                    changed = [one for one in (*self._all_runs(), *self._all_groups()) if one.revision > sent]
-                    content = json.dumps({"changed": [one.id for one in changed]})
+                    content = json.dumps({"changed": self._changed_since(sent)})
                     sent, quiet = now, 0
                     yield f"data: {content}\n\n".encode()
                 elif quiet >= 60:  # a comment shows both sides that the other is there
@@ -281,11 +280,9 @@ class Pages:
         finally:
             self.streams -= 1
 
-    def _all_runs(self) -> list[BoardRun]:
-        return list(self.board.runs.values())
-
-    def _all_groups(self) -> list[Group]:
-        return list(self.board.groups.values())
+    def _changed_since(self, revision: int) -> list[str]:
+        runs = [run.id for run in list(self.board.runs.values()) if run.revision > revision]
+        return runs + [group.id for group in list(self.board.groups.values()) if group.revision > revision]
 
     def _run(self, request: Request) -> BoardRun:
         if run := self.board.runs.get(request.path_params["id"]):

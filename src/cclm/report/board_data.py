@@ -30,7 +30,7 @@ from cclm.formats.log import (
 from cclm.formats.run import CONFIG, ENVIRONMENT, LOG, TIMING, Timing
 from cclm.report.run import Run, run_facts
 from cclm.report.run_data import TABLES, run_data, run_graph
-from cclm.report.series import Merged, Rounds, mean_of, significant
+from cclm.report.series import Merged, Rounds, finite, mean_of, significant
 
 Json = dict[str, Any]  # on its way to the page
 MOST_NEWS = 400
@@ -84,7 +84,8 @@ class Story:
             self.stopped = event
         words = None if isinstance(event, Admitted) else in_words(event, self.best)
         if words:
-            self.news.append({"step": event.step, "kind": event.event, "text": words})
+            loss = finite(event.weighted) if isinstance(event, Validation) else None
+            self.news.append({"step": event.step, "kind": event.event, "text": words, "loss": loss})
 
     def time(self, line: Timing) -> None:
         """Takes in a line of the clock."""
@@ -146,7 +147,7 @@ def in_words(event: Event, best: Validation | None) -> str | None:
     if isinstance(event, Stopped):
         at = f"; best checkpoint: step {event.best:,}" if event.best is not None else ""
         return f"stopped: {event.reason or 'no reason given'}{at}{f'; {event.note}' if event.note else ''}"
-    if isinstance(event, Validation) and event.weighted is not None:
+    if isinstance(event, Validation) and math.isfinite(finite(event.weighted)):
         is_best = best is not None and best.step == event.step
         bleu = f", BLEU {event.mean_bleu:.1f}" if event.mean_bleu is not None else ""
         worst = f", highest in {event.worst.language}" if event.worst else ""

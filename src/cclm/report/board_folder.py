@@ -146,7 +146,7 @@ class Group:
     def _read_study(self) -> None:
         work = self.folder.parent.parent
         trials = {path.stem: path for path in sorted((self.folder / "trials").glob("*.json"))}
-        made = {
+        made: dict[str, Json] = {
             name: {"arm": name.rpartition(".")[0] or name, "seed": name.rpartition(".")[2]}
             | {"folder": work / "runs" / name, "state": None, "why": None, "bleu": None}
             for name in trials
@@ -156,9 +156,8 @@ class Group:
             self.document = study_document(Study(results), {})
             for trial in results.trials:
                 bleu = trial.scores.means.all if trial.scores else None
-                made[f"{trial.arm}.{trial.seed}"] = {"arm": trial.arm, "seed": str(trial.seed), "bleu": bleu} | {
-                    "folder": work / trial.run, "state": trial.state, "why": trial.why
-                }  # fmt: skip
+                facts = {"arm": trial.arm, "seed": str(trial.seed), "bleu": bleu, "state": trial.state}
+                made[f"{trial.arm}.{trial.seed}"] = {**facts, "folder": work / trial.run, "why": trial.why}
         self.trials = list(made.values())
 
     def figures(self) -> list[str]:
@@ -232,9 +231,10 @@ class Board:
             self._discover()
             self._discovered = time.monotonic()
         now, has_more = time.time(), False
+        # What someone waits to see comes first.
+        is_hurried = any(not run.is_read and now - run.looked_at < WATCHED for run in self.runs.values())
         for run in sorted(self.runs.values(), key=lambda run: run.is_read):
-            others_wait = any(one is not run and not one.is_read and now - one.looked_at < WATCHED for one in self._all())
-            if others_wait and now - run.looked_at >= WATCHED:
+            if is_hurried and now - run.looked_at >= WATCHED:
                 continue
             with self.lock:
                 if run.update():
@@ -247,9 +247,6 @@ class Board:
                     self.revision += 1
                     group.revision = self.revision
         return has_more
-
-    def _all(self) -> Iterable[BoardRun]:
-        return self.runs.values()
 
     def _discover(self) -> None:
         groups = list(self._find_groups())

@@ -187,7 +187,9 @@ def _node(view: GraphView, lang: str, place: Point) -> str:
     if lang in view.readiness:
         value = view.readiness[lang]
         # Competence has no upper limit: 1 means only "as good as the bitext model".
-        parts.append(_readiness(view, view.layout.readiness_x, place[1], f"{value:.2f}" if value < 1000 else f"{value:.0e}"))
+        parts.append(
+            _readiness(view, view.layout.readiness_x, place[1], f"{value:.2f}" if value < 1000 else f"{value:.0e}")
+        )
     return element("g", *parts, class_=f"node {state}")
 
 

@@ -75,7 +75,7 @@ def ring(place: Point, radius: float, line: float) -> Iterator[str]:
 
 def _families(graph: LanguageGraph) -> list[Family]:
     near: dict[str, list[str]] = {hrl: [] for hrl in graph.high_resource}
-    alone = []
+    alone: list[str] = []
     for lrl in graph.low_resource:
         (near[graph.nearest[lrl]] if nearness(graph, lrl) else alone).append(lrl)
     found = [Family(hrl, tuple(sorted(lrls, key=lambda lrl: -nearness(graph, lrl)))) for hrl, lrls in near.items()]

@@ -167,8 +167,7 @@ def plain_numbers(numbers: Numbers) -> Columns:
     digits = np.clip(4 - np.floor(np.log10(sizes)), -300, 300)
     factors = 10.0 ** np.abs(digits)
     rounded = np.where(digits >= 0, np.round(numbers * factors) / factors, np.round(numbers / factors) * factors)
-    found: Columns = np.where(np.isnan(rounded), None, rounded).tolist()  # type: ignore[arg-type, call-overload]
-    return found
+    return [[None if math.isnan(value) else value for value in row] for row in rounded.tolist()]
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""The state of a run, read from its files: running, interrupted, finished, failed or damaged, and how far it has come."""
+"""The state of a run, read from its files: running, interrupted, finished, failed or damaged; how far it has come."""
 
 import os
 import shlex

@@ -71,7 +71,7 @@ function spark(values) {
 function runTable(runs, chosen, choose) {
   const titles = ["", "run", "state", "steps", "", "left", "take part", "dev loss", "", "BLEU"];
   const heads = titles.map((title, n) => (title
-    ? html("th", { scope: "col", class: n > 4 && n !== 8 ? "number" : null }, title) : html("td", {})));
+    ? html("th", { scope: "col", class: n > 4 && n !== 8 ? "number" : null }, title) : html("td", { class: "no-head" })));
   const rows = runs.map((run) => {
     const box = html("input", {
       type: "checkbox", "aria-label": `compare ${run.name}`,
@@ -183,7 +183,7 @@ function compareRuns(view, runs, holder, note) {
   const room = (high - low) * 0.06 || Math.abs(high) * 0.06 || 1;
   const spec = {
     id: "compared", title, note: "", table, who, languages: who.map((_, k) => k), joins: true, noun: "runs", rule: null,
-    powers: false, stacked: false, left: 52, range: [Math.max(low - room, low >= 0 ? 0 : -Infinity), high + room],
+    powers: false, stacked: false, left: 52, height: 380, range: [Math.max(low - room, low >= 0 ? 0 : -Infinity), high + room],
     say: (value) => (value !== null && Math.abs(value) < 0.01 && value !== 0 ? value.toExponential(1) : short(value, Math.abs(high) < 10 ? 3 : 1)),
     tick: (value) => (value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(0) : brief(value)),
   };

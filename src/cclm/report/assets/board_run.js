@@ -116,7 +116,7 @@ function head(data) {
 
 // The newest first; what is there already stays, so that a reader's place in the list is not lost.
 function news(list, data) {
-  const newest = data.news.slice(-300).reverse();
+  const newest = gathered(data.news).slice(-300).reverse();
   const key = ({ step, text }) => `${step} ${text}`;
   const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
   const items = newest.map((one) => known.get(key(one)) || html(
@@ -127,6 +127,24 @@ function news(list, data) {
   if (known.size) fresh.forEach((item) => item.classList.add("fresh"));
   if (fresh.length || items.length !== known.size) list.replaceChildren(...items);
   if (!items.length) list.replaceChildren(html("li", {}, "Nothing yet: the first round of measurement comes soon."));
+}
+
+// Validations in a row share a line, so that admissions can be found; the last one has its own.
+function gathered(all) {
+  const found = [];
+  for (const one of all) {
+    const last = found[found.length - 1];
+    if (last && last.kind === "validation" && one.kind === "validation") last.members.push(one);
+    else found.push({ ...one, members: [one] });
+  }
+  return found.flatMap(({ members }) => {
+    if (members.length < 4) return members;
+    const [before, last] = [members.slice(0, -1), members[members.length - 1]];
+    const least = before.reduce((a, b) => (b.loss < a.loss ? b : a));
+    const text = `${before.length} validations since step ${whole(before[0].step)}: dev loss ${short(before[0].loss, 3)} to `
+      + `${short(before[before.length - 1].loss, 3)}, lowest ${short(least.loss, 3)} at step ${whole(least.step)}`;
+    return [{ ...before[before.length - 1], text }, last];
+  });
 }
 
 function curves(view, measured) {

@@ -7,9 +7,9 @@ function chart(holder, data, spec, moment) {
   const many = spec.languages.length > MANY;
   const who = spec.who || data.languages; // whose curves these are
   const frame = {
-    left: spec.left || 40, right: width - (many ? 64 : 53 + 7 * nameLength(who)), top: 26, bottom: Math.max(spec.languages.length * 15, 220), many,
+    left: spec.left || 40, right: width - (many ? 64 : 53 + 7 * nameLength(who)), top: 26, bottom: Math.max(spec.languages.length * 15, spec.height || 220), many,
   };
-  if (many) frame.bottom = 260;
+  if (many) frame.bottom = spec.height || 260;
   const steps = data.rounds.steps;
   const x = scale(Math.min(0, steps[0]), steps[steps.length - 1], frame.left, frame.right);
   const [low, high] = spec.range;

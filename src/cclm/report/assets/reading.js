@@ -40,8 +40,15 @@ function namesAt({ who, frame, spec }, curves, wanted) {
       ),
     ]),
   );
-  const show = (i) => curves.forEach((curve, k) => (values[k].textContent = spec.say(curve.values[i])));
+  const show = (i) => curves.forEach((curve, k) => (values[k].textContent = spec.say(valueAt(spec, curve, i))));
   return { group, show };
+}
+
+// Of a curve that is not measured at every round, the value that it had last.
+function valueAt(spec, curve, i) {
+  if (!spec.joins) return curve.values[i];
+  while (i > 0 && curve.values[i] === null) i--;
+  return curve.values[i];
 }
 
 // Letters that the names at the ends of curves may have.

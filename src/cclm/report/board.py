@@ -56,6 +56,8 @@ HEADERS = {
 MOST_STREAMS, MOST_CONNECTIONS, MOST_COMPARED = 24, 64, 40
 MOST_TARGET = 4096
 """Bytes of an address."""
+MOST_HEADERS = 16_384
+"""Bytes of all headers of a request; cookies of other programs on this machine are among them."""
 HEADER_SECONDS = 10.0
 """A connection that has not sent its whole request by then is closed."""
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -123,6 +125,8 @@ class Guard:
             return _refuse(413, "the board takes no content")
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > MOST_TARGET:
             return _refuse(414, "the address is too long")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADERS:
+            return _refuse(431, "the headers are too long")
         return self._check_token(scope, headers)
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
@@ -365,6 +369,7 @@ def listen(host: str, port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, wanted))
+            listening.listen(64)  # from here on a browser may ask; it is answered when the board is ready
         except OSError as error:
             listening.close()
             failure = error
@@ -450,7 +455,7 @@ def configuration(app: ASGIApp) -> uvicorn.Config:
         backlog=64,
         timeout_keep_alive=10,
         timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=16_384,
+        h11_max_incomplete_event_size=4 * MOST_HEADERS,
     )
 
 

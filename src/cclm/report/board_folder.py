@@ -250,7 +250,7 @@ class Board:
 
     def _discover(self) -> None:
         groups = list(self._find_groups())
-        folders = list(dict.fromkeys([*runs_below(self.folder), *self._runs_of_a_group()]))
+        folders = list(dict.fromkeys([*runs_below(self.folder), *self._runs_of(groups)]))
         self.more_runs = max(len(folders) - MOST_RUNS, 0)
         with self.lock:
             known = {self._id(folder): folder for folder in folders[:MOST_RUNS]}
@@ -263,11 +263,11 @@ class Board:
             self.groups = {one.id: self.groups.get(one.id, one) for one in groups}
             self._by_folder = {run.run.folder.resolve(): id_ for id_, run in self.runs.items()}
 
-    def _runs_of_a_group(self) -> Iterable[Path]:
+    def _runs_of(self, groups: Iterable[Group]) -> Iterable[Path]:
         """If the folder is itself that of a study or a sweep: its runs are elsewhere."""
-        if _kind_of(self.folder):
-            for group in self.groups.values():
-                yield from (trial["folder"] for trial in group.trials if trial["folder"].is_dir())
+        for group in groups if _kind_of(self.folder) else ():
+            group.update()
+            yield from (trial["folder"] for trial in group.trials if trial["folder"].is_dir())
 
     def _find_groups(self) -> Iterable[Group]:
         works = {self.folder.resolve(): None}

@@ -24,7 +24,8 @@ class Merged:
 
     def __init__(self, most: int = MOST_POINTS) -> None:
         self._most = most
-        self._points: list[tuple[int, float, float]] = []  # last step, sum, count
+        self._size = 1
+        self._points: list[tuple[int, float, int]] = []  # last step, sum, count of up to `_size` values
 
     def add(self, step: int, value: float | None) -> None:
         """Appends a point. A process that was resumed repeats steps: older points from there on are dropped."""
@@ -33,18 +34,23 @@ class Merged:
         number = finite(value)
         if math.isnan(number):
             return
+        if self._points and self._points[-1][2] < self._size:
+            _, total, count = self._points.pop()
+            self._points.append((step, total + number, count + 1))
+            return
         self._points.append((step, number, 1))
         if len(self._points) > self._most:
             pairs = zip(self._points[::2], self._points[1::2], strict=False)
             odd = self._points[-1:] if len(self._points) % 2 else []
             self._points = [(b[0], a[1] + b[1], a[2] + b[2]) for a, b in pairs] + odd
+            self._size *= 2
 
     def at(self, steps: Sequence[int]) -> list[float | None]:
         """The mean of the points since the step before, for each step; None where there is none."""
         found: list[float | None] = []
         place = 0
         for step in steps:
-            total = count = 0.0
+            total, count = 0.0, 0
             while place < len(self._points) and self._points[place][0] <= step:
                 total, count = total + self._points[place][1], count + self._points[place][2]
                 place += 1

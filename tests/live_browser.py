@@ -81,7 +81,8 @@ class Page:
     def _box(self, selector: str) -> list[float]:
         """Where an element is, once it has been scrolled to."""
         find = f"const one = document.querySelector({json.dumps(selector)}); one.scrollIntoView({{block: 'center'}});"
-        box = "const b = one.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]"
+        # The first of several: the middle of a link that wraps may lie outside of it.
+        box = "const b = one.getClientRects()[0]; return [b.x, b.y, b.width, b.height]"
         found: list[float] = self.run(f"(() => {{ {find} {box} }})()")
         return found
 
@@ -89,6 +90,10 @@ class Page:
         """Presses a key."""
         for kind in ("keyDown", "keyUp"):
             self._call("Input.dispatchKeyEvent", type=kind, key=key, code=key, modifiers=8 if shift else 0)
+
+    def type(self, letter: str) -> None:
+        """Types a letter into what has the focus."""
+        self._call("Input.insertText", text=letter)
 
     def picture(self, path: Path, *, whole: bool = True) -> None:
         """Writes a screenshot."""

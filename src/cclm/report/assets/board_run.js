@@ -53,9 +53,10 @@ function frame(view) {
     html(
       "div", { class: "stage" },
       section("graph", "Who takes part", figure),
-      section("events", "What happened", place("news", "ol", {
-        class: "news-list", tabindex: "0", role: "log", "aria-label": "events, the newest first",
-      })),
+      section("events", "What happened", html(
+        "div", { class: "scroll", tabindex: "0", role: "log", "aria-label": "events, the newest first" },
+        place("news", "ol", { class: "news-list" }),
+      )),
     ),
     section("curves", "How it goes", place("hint", "p", { class: "quiet" }), place("curves", "div", { class: "grid" })),
     section("languages", "Every language", html("div", { class: "tools" }, find, place("count", "span", { class: "quiet" })),

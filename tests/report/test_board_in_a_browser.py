@@ -48,7 +48,7 @@ def page(browser: Page) -> Iterator[Page]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("work")
     run_report(board_run(work, "ccl-m-avg.1"))
-    board_run(work, "ccl-m-avg.2", scenario="diverse", up_to=34_000)
+    board_run(work, "ccl-m-avg.2", up_to=34_000)
     many_languages(work / "runs" / "many", 200, steps=20_000)
     board_study(work)
     board_sweep(work)
@@ -88,9 +88,8 @@ def test_a_run_in_progress_appears_and_updates_without_reloading(page: Page, tmp
             page.wait(f"{OPEN} === 5")
             assert time.monotonic() - start < 10  # on a busy machine; 2 s is what benchmarks/board.py measures against
             assert page.run(NAMES).split() == ["tur", "rus", "por", "ces", "glg"]
-            page.wait(
-                "document.querySelector('#events').innerText.includes('glg admitted: 0.90 >= 0.9, vouched for by por 0.91')"
-            )
+            said = "glg admitted: 0.90 >= 0.9, vouched for by por 0.91"
+            page.wait(f"document.querySelector('#events').innerText.includes('{said}')")
             page.wait("document.querySelector('header').innerText.includes('step 30,400 of 60,000')")
             assert "min left at most" in page.text
             assert page.run("document.querySelectorAll('#competence .line').length") == 8
@@ -275,6 +274,8 @@ def places(board: Served) -> Iterator[tuple[str, str]]:
 def test_axe_finds_no_serious_problem(page: Page, board: Served, colours: str) -> None:
     page.look(dark=colours == "dark")
     for path, ready in places(board):
+        if colours == "dark" and ready == ".movers":
+            continue  # the slowest, and its colours are those of the other run
         page.open(board.address + path)
         page.wait(f"document.querySelector('{ready}') !== null")
         assert axe.problems(page) == [], path

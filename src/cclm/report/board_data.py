@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from cclm.curriculum.languages import listed
 from cclm.errors import ConfigError, DataError
 from cclm.formats.base import parse_json
 from cclm.formats.log import (
@@ -35,6 +36,8 @@ from cclm.report.series import Merged, Rounds, finite, mean_of, significant
 Json = dict[str, Any]  # on its way to the page
 MOST_NEWS = 400
 """Events in words that are kept beside admissions."""
+MOST_NAMED = 8
+"""Languages that are named where several come together."""
 CUMULATIVE = ("draws", "tokens")
 """Tables that count from the start: thinning loses nothing of them."""
 CURVES = ("train_loss", "learning_rate", "tokens_per_second", "weighted", "macro", "bleu")
@@ -101,7 +104,7 @@ class Story:
         for counted, more in ((self.draws, event.draws), (self.tokens, event.tokens)):
             for name, number in more.items():
                 counted[name] = counted.get(name, 0) + number
-        self.curves["train_loss"].add(event.step, event.nll if event.nll is not None else event.loss)
+        self.curves["train_loss"].add(event.step, event.loss)  # smoothed labels, as in all dev losses
         self.curves["learning_rate"].add(event.step, event.learning_rate)
 
     def _probe(self, event: Probe) -> None:
@@ -153,6 +156,19 @@ def in_words(event: Event, best: Validation | None) -> str | None:
         worst = f", highest in {event.worst.language}" if event.worst else ""
         return f"dev loss {event.weighted:.3f}{', the lowest so far' if is_best else ''}{worst}{bleu}"
     return None
+
+
+def _admissions(events: list[Admitted]) -> Iterator[Json]:
+    """The admissions in words; languages that came together for the same reason share a sentence."""
+    groups: dict[object, list[Admitted]] = {}
+    for event in events:
+        alone = None if event.hrls_competence is None else event.language
+        groups.setdefault((event.step, event.reason, alone), []).append(event)
+    for members in groups.values():
+        names = [event.language for event in members]
+        said = f"{len(names)} languages" if len(names) > MOST_NAMED else listed(names)
+        shared = members[0].model_copy(update={"language": said})
+        yield {"step": shared.step, "kind": shared.event, "text": in_words(shared, None)}
 
 
 def _why(event: Admitted) -> str:
@@ -241,8 +257,8 @@ class FollowedRun:
         del data["rounds"], data["translations"], data["environment"], data["settings"]
         for language in data["languages"]:
             language["tokens_per_pass"] = self._of_a_pass.get(language["name"])
-        came = [{"step": e.step, "kind": e.event, "text": in_words(e, None)} for e in self.story.admissions()]
-        return data | {"news": sorted([*came, *self.story.news], key=lambda one: one["step"])}
+        news = sorted([*_admissions(self.story.admissions()), *self.story.news], key=lambda one: one["step"])
+        return data | {"news": news}
 
     def graph(self) -> str | None:
         """The drawing of the language graph."""

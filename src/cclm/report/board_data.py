@@ -4,6 +4,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ CUMULATIVE = ("draws", "tokens")
 """Tables that count from the start: thinning loses nothing of them."""
 CURVES = ("train_loss", "learning_rate", "tokens_per_second", "weighted", "macro", "bleu")
 """Curves of a run as a whole."""
+NO_LOCK = nullcontext()
 FILES = (CONFIG, ENVIRONMENT, "graph.json", "benchmark.json", "scores.json")
 
 
@@ -196,19 +198,24 @@ class FollowedRun:
         self._files = 0
         self.changed = time.time()
 
-    def update(self, most: int = 1 << 21) -> bool:
-        """Reads what was written since, `most` bytes of each file at most; returns whether there was anything."""
+    def update(self, lock: AbstractContextManager[object] = NO_LOCK, most: int = 1 << 20) -> bool:
+        """Reads what was written since, `most` bytes of each file at most; returns whether there was anything.
+
+        Only taking in what was read needs the lock: others need not wait while files are read and parsed.
+        """
         is_void, lines = self._log.new(most)
-        is_new = bool(lines) or is_void
-        if is_void:
-            self.story, self._clock, self.problem = Story(), FileTail(self.folder / TIMING), ""
-            self.restarts += 1
-        for event in self._events(lines):
-            self.story.add(event)
-        _, times = self._clock.new(most)
-        for line in _timings(times):
-            self.story.time(line)
-        is_new |= bool(times) or self._reread_files()
+        events = list(self._events(lines))
+        clock = FileTail(self.folder / TIMING) if is_void else self._clock
+        times = list(_timings(clock.new(most)[1]))
+        with lock:
+            if is_void:
+                self.story, self._clock, self.problem = Story(), clock, ""
+                self.restarts += 1
+            for event in events:
+                self.story.add(event)
+            for line in times:
+                self.story.time(line)
+        is_new = bool(lines) or is_void or bool(times) or self._reread_files(lock)
         if is_new:
             self.changed = time.time()
         return is_new
@@ -221,18 +228,19 @@ class FollowedRun:
             except DataError as error:
                 self.problem = str(error)
 
-    def _reread_files(self) -> bool:
+    def _reread_files(self, lock: AbstractContextManager[object]) -> bool:
         """Notices other files of the run that were written or replaced."""
         places = [self.folder / name for name in FILES] + [self.folder.parent.parent / name for name in FILES[2:4]]
         signature = [_stamp(path) for path in places]
         if signature == self._signature:
             return False
-        self._signature, self._facts = signature, None
-        self._files += 1
         try:
-            self._of_a_pass = self._tokens_per_pass(self.folder)
+            tokens = self._tokens_per_pass(self.folder)
         except (ConfigError, DataError, OSError, ValueError):
-            self._of_a_pass = {}
+            tokens = {}
+        with lock:
+            self._signature, self._facts, self._of_a_pass = signature, None, tokens
+            self._files += 1
         return True
 
     @property

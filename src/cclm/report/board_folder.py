@@ -4,6 +4,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from cclm.errors import ConfigError, DataError
 from cclm.formats.study import DeclaredFile, StudyResults
 from cclm.formats.sweep import Sweep
-from cclm.report.board_data import FollowedRun, Json, _stamp
+from cclm.report.board_data import NO_LOCK, FollowedRun, Json, _stamp
 from cclm.report.document import Document, Figure, Paragraph, Table
 from cclm.report.study import Study
 from cclm.report.study_page import study_document
@@ -44,9 +45,9 @@ class BoardRun:
     looked_at: float = 0.0
     _signature: object = None
 
-    def update(self) -> bool:
+    def update(self, lock: AbstractContextManager[object] = NO_LOCK) -> bool:
         """Reads what is new; returns whether anything changed."""
-        is_new = self.run.update()
+        is_new = self.run.update(lock)
         if not is_new:
             self.is_read = True
         return self._update_state() or is_new
@@ -236,10 +237,10 @@ class Board:
         for run in sorted(self.runs.values(), key=lambda run: run.is_read):
             if is_hurried and now - run.looked_at >= WATCHED:
                 continue
-            with self.lock:
-                if run.update():
-                    self.revision += 1
-                    run.revision = self.revision
+            was_read = run.is_read
+            if run.update(self.lock) or not was_read:
+                self.revision += 1
+                run.revision = self.revision
             has_more |= not run.is_read
         for group in list(self.groups.values()):
             with self.lock:

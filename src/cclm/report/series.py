@@ -17,6 +17,7 @@ FEWEST_ROUNDS = 60
 
 Numbers = NDArray[np.float64]
 Columns = list[list[float | None]]
+Tables = Mapping[str, Mapping[str, float | None]]
 
 
 class Merged:
@@ -89,36 +90,35 @@ class Rounds:
     generation: int = 0
     """Changes when rows that a reader may have seen are gone."""
     _rows: list[Row] = field(default_factory=list)
-    _tail: Row | None = None
+    _tail: tuple[int, Tables] | None = None
     """The last round, if it falls between those that are kept."""
     _every: int = 1
 
-    def add(self, step: int, tables: Mapping[str, Mapping[str, float | None]], *, is_marked: bool) -> None:
+    def add(self, step: int, tables: Tables, *, is_marked: bool) -> None:
         """Appends a round; `tables` gives the numbers of each language by table."""
-        for name in (name for table in tables.values() for name in table):
-            self.names.setdefault(name, len(self.names))
+        for table in tables.values():
+            if not table.keys() <= self.names.keys():
+                for name in table:
+                    self.names.setdefault(name, len(self.names))
+        if is_marked or self.measured % self._every == 0:
+            self._rows.append(self._row(step, tables, is_marked))
+            self._tail = None
+            self._thin()
+        else:  # most rounds of a long run are replaced before anybody asks for them
+            self._tail = (step, {name: dict(table) for name, table in tables.items()})
+        self.measured += 1
+
+    def _row(self, step: int, tables: Tables, is_marked: bool) -> Row:
         numbers = np.full((len(self.tables), len(self.names)), np.nan)
         for i, table in enumerate(self.tables):
             for name, value in tables.get(table, {}).items():
                 numbers[i, self.names[name]] = finite(value)
-        row = Row(step, numbers, is_marked)
-        if is_marked or self.measured % self._every == 0:
-            self._rows.append(row)
-            self._tail = None
-            self._thin()
-        else:
-            self._tail = row
-        self.measured += 1
+        return Row(step, numbers, is_marked)
 
     @property
     def kept(self) -> int:
         """Rows that stay as they are within a generation."""
         return len(self._rows)
-
-    @property
-    def last(self) -> Row | None:
-        """The last round."""
-        return self._tail or (self._rows[-1] if self._rows else None)
 
     def steps(self, start: int = 0) -> list[int]:
         """The steps of the rows from this one on."""
@@ -137,7 +137,7 @@ class Rounds:
         return found[:, [self.names.get(name, -1) for name in names]]
 
     def _all(self, start: int) -> list[Row]:
-        return self._rows[start:] + ([self._tail] if self._tail else [])
+        return self._rows[start:] + ([self._row(*self._tail, False)] if self._tail else [])
 
     @property
     def _most(self) -> int:

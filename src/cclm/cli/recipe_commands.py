@@ -18,6 +18,7 @@ from cclm.cli.group import (
     OVERRIDES,
     RECIPE,
     TENSORBOARD,
+    TRACKIO,
     WORKERS,
     cli,
 )
@@ -117,6 +118,7 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
+@TRACKIO
 @BOARD
 @click.option("--strict", is_flag=True, help="Fail if the newest checkpoint is damaged; do not use the one before it.")
 @click.option("--force", is_flag=True, help="Resume with other settings of training; this is recorded in the run.")
@@ -145,12 +147,11 @@ def train(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: boo
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
+@TRACKIO
 @BOARD
 @DRY_RUN
 @DRY_JSON
-def run(
-    recipe: str, overrides: Sequence[str], tensorboard: bool, shows_board: bool, dry_run: bool, as_json: bool
-) -> None:
+def run(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: bool, as_json: bool, **how: Any) -> None:
     """RECIPE from text to report: prepare, graph, benchmark, train, translate, score, report.
 
     Every stage that is done is skipped; interrupted anywhere, the same command continues.
@@ -162,7 +163,7 @@ def run(
     from cclm.cli.tables import print_scores
     from cclm.recipe import load_recipe
 
-    pipeline = Pipeline(load_recipe(recipe, overrides), tensorboard=tensorboard)
+    pipeline = Pipeline(load_recipe(recipe, overrides), **how)
     with board_beside(pipeline.work.path, wanted=shows_board):
         has_result = pipeline.run(STAGES, say=print_line)
     if has_result:

@@ -85,6 +85,7 @@ class Pipeline:
     say: Callable[[str], object] = field(default_factory=lambda: print_line)
     """Where lines about the benchmark go."""
     tensorboard: bool = False
+    trackio: bool = False
     strict: bool = False
     """Whether a damaged newest checkpoint is an error."""
     force: bool = False
@@ -301,7 +302,12 @@ class Pipeline:
 
             bleu = DevBleu(self.recipe, self.data, self.folder)
         options = Options(
-            ranks=ranks or ALONE, bleu=bleu, tensorboard=self.tensorboard, strict=self.strict, force=self.force
+            ranks=ranks or ALONE,
+            bleu=bleu,
+            tensorboard=self.tensorboard,
+            trackio=self.trackio,
+            strict=self.strict,
+            force=self.force,
         )
         device_of(self.recipe.training.device)  # refused before anything is written
         if options.ranks.first:

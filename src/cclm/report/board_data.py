@@ -1,7 +1,6 @@
 """A run as the board follows it: its log and its clock, read as they grow, in bounded memory."""
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -196,7 +195,6 @@ class FollowedRun:
         self._of_a_pass: Mapping[str, int] = {}
         self._facts: Run | None = None
         self._files = 0
-        self.changed = time.time()
 
     def update(self, lock: AbstractContextManager[object] = NO_LOCK, most: int = 1 << 20) -> bool:
         """Reads what was written since, `most` bytes of each file at most; returns whether there was anything.
@@ -215,10 +213,7 @@ class FollowedRun:
                 self.story.add(event)
             for line in times:
                 self.story.time(line)
-        is_new = bool(lines) or is_void or bool(times) or self._reread_files(lock)
-        if is_new:
-            self.changed = time.time()
-        return is_new
+        return self._reread_files(lock) or bool(lines) or is_void or bool(times)
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
         for line in lines:

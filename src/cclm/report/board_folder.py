@@ -83,7 +83,6 @@ class BoardRun:
             "max_steps": state.max_steps,
             "seconds_left": story.seconds_left(state.max_steps) if running else None,
             "tokens_per_second": story.curves["tokens_per_second"].last if running else None,
-            "idle": time.time() - self.run.changed,
             "admitted": len(story.admissions()),
             "languages": len(story.rounds.names),
             "dev_loss": state.dev_loss if state.dev_loss is not None else validated,

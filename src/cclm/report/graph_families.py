@@ -70,7 +70,7 @@ def ring(place: Point, radius: float, line: float) -> Iterator[str]:
     yield element("circle", class_="rail", **circle)
     yield element("circle", class_="ring", pathLength="1", stroke_dasharray="0 1", **circle, **start)
     ends: Style = {"x1": x, "x2": x, "y1": y - middle - 1.4 * width, "y2": y - middle + 0.9 * width}
-    yield element("line", class_="mark", stroke_width=max(1.7 * line, 1.0), data_x=x, data_y=y, **ends)
+    yield element("line", class_="mark", stroke_width=max(2.4 * line, 1.2), data_x=x, data_y=y, **ends)
 
 
 def _families(graph: LanguageGraph) -> list[Family]:

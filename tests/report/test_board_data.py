@@ -185,3 +185,17 @@ def test_an_error_while_reading_is_told_once_and_reading_goes_on(tmp_path: Path)
     board = Failing(tmp_path)
     board.watch(is_over, told.append)
     assert (board.looks, told) == (3, ["OSError: the disk is away"])
+
+
+def test_languages_that_come_together_share_a_sentence(tmp_path: Path) -> None:
+    ready = {"hrls_competence": 0.9, "threshold": 0.8, "vouched": {"h": 0.9}}
+    lines = [{"event": "admitted", "step": 0, "language": lang, "reason": "high-resource"} for lang in "cab"]
+    lines += [{"event": "admitted", "step": 100, "language": lang, **ready} for lang in "de"]
+    lines += [{"event": "admitted", "step": 200, "language": f"l{i}", **ready} for i in range(9)]
+    write_log(tmp_path, lines)
+    assert [(one["step"], one["text"]) for one in followed(tmp_path).data()["news"]] == [
+        (0, "a, b, c admitted: high-resource"),
+        (100, "d admitted: 0.90 >= 0.8, vouched for by h 0.90"),
+        (100, "e admitted: 0.90 >= 0.8, vouched for by h 0.90"),
+        (200, "9 languages admitted: l0 first: 0.90 >= 0.8, vouched for by h 0.90"),
+    ]

@@ -1,7 +1,7 @@
 """A run as the board follows it: its log and its clock, read as they grow, in bounded memory."""
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -162,14 +162,19 @@ def in_words(event: Event, best: Validation | None) -> str | None:
 def _admissions(events: list[Admitted]) -> Iterator[Json]:
     """The admissions in words; languages that came together for the same reason share a sentence."""
     groups: dict[object, list[Admitted]] = {}
+    at_once = Counter(event.step for event in events if event.hrls_competence is not None)
     for event in events:
-        alone = None if event.hrls_competence is None else event.language
-        groups.setdefault((event.step, event.reason, alone), []).append(event)
+        reason = event.reason if event.hrls_competence is None else event.language
+        if event.hrls_competence is not None and at_once[event.step] > MOST_NAMED:
+            reason = ""
+        groups.setdefault((event.step, event.hrls_competence is None, reason), []).append(event)
     for members in groups.values():
-        names = [event.language for event in members]
+        shared, names = members[0], [event.language for event in members]
+        if len(names) > 1 and shared.hrls_competence is not None:
+            reasons = {"reason": f"{shared.language} first: {_why(shared)}", "hrls_competence": None}
+            shared = shared.model_copy(update=reasons)
         said = f"{len(names)} languages" if len(names) > MOST_NAMED else listed(names)
-        shared = members[0].model_copy(update={"language": said})
-        yield {"step": shared.step, "kind": shared.event, "text": in_words(shared, None)}
+        yield {"step": shared.step, "kind": shared.event, "text": f"{said} admitted: {_why(shared)}"}
 
 
 def _why(event: Admitted) -> str:

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 MAKEFLAGS += --jobs=2
 
-.PHONY: help demo system test core quick check soak kills fuzz format clean
+.PHONY: help demo system test core quick check soak kills fuzz matrix format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -72,13 +72,16 @@ check: test
 	$(BIN)/mypy
 
 # Both at once, as they are independent; `make soak SOAK_SEED=7` repeats a soak.
-soak: kills fuzz
+soak: kills fuzz matrix
 
 kills: $(VENV)/dev.stamp
 	$(BIN)/python tests/soak/kills.py --kills 1000 $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 fuzz: $(VENV)/dev.stamp
 	$(BIN)/python tests/soak/fuzz.py --minutes 30 $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+matrix: $(VENV)/dev.stamp
+	$(BIN)/python tests/soak/matrix.py
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .

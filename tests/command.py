@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from warm_commands import run_warm
+
 LIMIT = 60.0
 """Seconds after which a command counts as hanging. Those in these tests take a few seconds."""
 Started = subprocess.Popen[bytes]
@@ -68,8 +70,12 @@ def finish(process: Started, limit: float = LIMIT) -> Ended:
 
 
 def cclm(*arguments: str | Path, folder: Path, limit: float = LIMIT, **options: Any) -> Ended:
-    """Runs `cclm` from beginning to end."""
-    return finish(start(*arguments, folder=folder, **options), limit)
+    """Runs `cclm` from beginning to end; with options of `start`, in a new Python."""
+    if options:
+        return finish(start(*arguments, folder=folder, **options), limit)
+    code, stdout, stderr = run_warm([str(argument) for argument in arguments], folder, {"COLUMNS": "200"}, limit)
+    assert code is not None, f"still running after {limit:.0f} s\n{stdout}\n{stderr}"
+    return Ended(code, stdout, stderr)
 
 
 def _text(content: bytes | None) -> str:

@@ -1,4 +1,4 @@
-"""Atomic writes: complete or not at all, and nothing removed that is somebody's."""
+"""Atomic writes: complete or not at all, and no foreign files are removed."""
 
 import fcntl
 import os
@@ -65,21 +65,21 @@ def test_a_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
     assert names(tmp_path) == {"a"}
 
 
-def test_an_unchanged_file_is_left_alone(tmp_path: Path) -> None:
+def test_an_unchanged_file_is_not_written(tmp_path: Path) -> None:
     assert write_if_changed(tmp_path / "a", "x")
     before = (tmp_path / "a").stat()
     assert not write_if_changed(tmp_path / "a", "x")
     assert (tmp_path / "a").stat().st_ino == before.st_ino
 
 
-def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+def test_an_error_names_the_destination(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         atomic_text(tmp_path / "missing" / "a", "x")
     assert caught.value.filename == str(tmp_path / "missing" / "a")
 
 
 @pytest.mark.parametrize("name", [".a-2026", ".a.cclm-12.tmp", ".ab-1", ".a-1.tmp", f".a.cclm-{TOKEN}.tmp.txt"])
-def test_other_peoples_files_and_folders_stay(tmp_path: Path, name: str) -> None:
+def test_foreign_files_and_folders_are_not_removed(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "thesis").write_text("x")
     atomic_text(tmp_path / "a", "x")
@@ -87,7 +87,7 @@ def test_other_peoples_files_and_folders_stay(tmp_path: Path, name: str) -> None
     assert (tmp_path / name / "thesis").read_text() == "x"
 
 
-def test_a_name_is_no_pattern(tmp_path: Path) -> None:
+def test_a_file_name_is_not_a_pattern(tmp_path: Path) -> None:
     (tmp_path / f".b.cclm-{TOKEN}.tmp").write_text("of b, not of *")
     atomic_text(tmp_path / "*", "x")
     assert names(tmp_path) == {f".b.cclm-{TOKEN}.tmp", "*"}
@@ -102,7 +102,7 @@ def test_what_a_dead_process_left_is_removed_and_what_a_living_one_writes_stays(
     assert names(tmp_path) == {"a", living.name}
 
 
-def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_a_folder_is_replaced_completely(tmp_path: Path) -> None:
     replace(tmp_path / "a", "1")
     (tmp_path / "a" / "more").write_text("x")
     replace(tmp_path / "a", "2")
@@ -111,7 +111,7 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "mark").read_text() == "2"
 
 
-def test_a_folder_that_is_not_ours_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_foreign_folder_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     replace(tmp_path / "a", "an empty one may be taken")
     (tmp_path / "a" / "mark").rename(tmp_path / "a" / "thesis")
@@ -175,7 +175,7 @@ def test_everything_in_a_folder_is_restored(tmp_path: Path) -> None:
     assert names(tmp_path) == {"a", "b"}
 
 
-def test_a_replacement_under_way_is_no_leftover(tmp_path: Path) -> None:
+def test_a_replacement_in_progress_is_not_a_leftover(tmp_path: Path) -> None:
     old = tmp_path / f".a.cclm-{TOKEN}.old"
     old.mkdir()
     with locked(old):
@@ -199,7 +199,7 @@ def test_many_writers_of_one_file_and_one_folder_do_not_harm_each_other(tmp_path
     assert names(tmp_path) == {"file", *(f"folder{number}" for number in range(4))}
 
 
-def test_output_goes_where_a_link_points_and_keeps_the_permissions(tmp_path: Path) -> None:
+def test_output_follows_links_and_keeps_permissions(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "real").chmod(0o640)
     (tmp_path / "link").symlink_to("real")

@@ -4,10 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from cclm.signals import ENDING, only_noted
+from cclm.signals import ENDING, held_back, only_noted
 
 REPEATS = """
 import os, signal, sys
@@ -56,3 +57,41 @@ def test_a_command_under_nohup_does_not_end_with_its_terminal() -> None:
         ["nohup", sys.executable, "-c", REPEATS, "10", "SIGHUP", "SIGUSR1"], capture_output=True, text=True, check=False
     )
     assert ended.stdout.endswith("ended by itself, after SIGUSR1\n")
+
+
+@pytest.mark.parametrize("received_by", ["main thread", "another thread"])
+def test_a_signal_waits_until_helper_processes_have_started(received_by: str) -> None:
+    reached = []
+
+    def deliver() -> None:
+        if received_by == "main thread":
+            signal.raise_signal(signal.SIGINT)
+            return
+        thread = threading.Thread(target=lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # a thread that was started before blocks nothing
+        thread.start()
+        thread.join()
+
+    def work() -> None:
+        with held_back():
+            deliver()
+            reached.append("the end")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached == ["the end"]
+    with pytest.raises(KeyboardInterrupt):  # as before
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_helper_processes_can_be_started_in_another_thread() -> None:
+    done = []
+
+    def work() -> None:
+        with held_back():
+            done.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [True]

@@ -190,3 +190,31 @@ def test_what_is_done_is_not_done_again(folder: Path, command: list[str], result
     cclm(folder, *command)
     assert files(folder, *TRAINED, *TRANSLATED) == done
     assert differences(read(FIXTURE / result), read(folder / result)) == []
+
+
+SMALL = [
+    "data.high_resource=[ces]", "data.low_resource=[slk]", "vocabulary.pieces=200", "work=work",
+    "benchmark.max_steps=2",
+    "model={layers: 1, heads: 2, width: 16, feed_forward: 32}", "training.max_steps=4", "training.validate_every=2",
+    "training.batch_tokens=200", "curriculum.every=2", "curriculum.dev_sample=8", "translation.beam=1",
+]  # fmt: skip
+
+
+def of_version(version: str, folder: Path, *arguments: str) -> str:
+    """What a command says on stderr when the package has another version."""
+    program = f"import cclm; cclm.__version__ = {version!r}; from cclm.cli import main; main()"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stderr
+
+
+def test_another_version_finds_everything_that_was_made_of_the_phrasebook(tmp_path: Path) -> None:
+    """The text of the built-in corpus is the same: nothing is prepared or trained again, and the run resumes."""
+    of_version("0.1.0", tmp_path, "run", "phrasebook", *SMALL)
+    manifest = read(tmp_path / "work/prepared/manifest.json")
+    assert manifest["made_from"]["cclm"] == "0.1.0"  # as that version wrote it
+    again = of_version("0.2.0", tmp_path, "run", "phrasebook", *SMALL)
+    assert len(re.findall("skipped: nothing has changed", again)) == 7
+    of_version("0.2.0", tmp_path, "train", "phrasebook", *SMALL, "training.max_steps=6")
+    log = (tmp_path / "work/runs/phrasebook/log.jsonl").read_text(encoding="utf-8")
+    assert [json.loads(line)["step"] for line in log.splitlines() if '"stopped"' in line][-1] == 6

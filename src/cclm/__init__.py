@@ -1,25 +1,25 @@
 """One translation model, many languages, unequal data: a curriculum driven by measured competence."""
 
-from os import PathLike
-from typing import TYPE_CHECKING, Literal
-
-from cclm.curriculum import (
-    AllAtOnce,
-    BatchSampler,
-    ChiSquare,
-    CompetenceGate,
-    Curriculum,
-    FixedWeights,
-    IndexSampler,
-    InverseCompetence,
-    LanguageGraph,
-    RewardActor,
-    StepGate,
-    Temperature,
-    UniMax,
-)
-
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than everything else here
 if TYPE_CHECKING:
+    from os import PathLike
+    from typing import Literal
+
+    from cclm.curriculum import (
+        AllAtOnce,
+        BatchSampler,
+        ChiSquare,
+        CompetenceGate,
+        Curriculum,
+        FixedWeights,
+        IndexSampler,
+        InverseCompetence,
+        LanguageGraph,
+        RewardActor,
+        StepGate,
+        Temperature,
+        UniMax,
+    )
     from cclm.translation.model import Model
 
 __version__ = "0.1.0"
@@ -42,8 +42,21 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> object:
+    """The curriculum, imported at its first use: the `cclm` command handles signals before it imports NumPy."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from cclm import curriculum
+
+    return getattr(curriculum, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
+
+
 def load(
-    run: "str | PathLike[str]", *, quantization: Literal["float32", "int8"] = "float32", threads: int | None = None
+    run: "str | PathLike[str]", *, quantization: "Literal['float32', 'int8']" = "float32", threads: int | None = None
 ) -> "Model":
     """A trained run, to translate with; all that is heavy is imported here.
 

@@ -1,12 +1,12 @@
-"""Files and folders that appear complete or not at all: a kill while they are written leaves what was there before.
+"""Atomic writes: files and folders appear complete or not at all, even if the process is killed.
 
-Everything is first written beside its destination, under a name that only this module uses:
+Everything is first written next to its destination, under a name that only this module uses:
 
     .NAME.cclm-0123456789abcdef.tmp     being written
     .NAME.cclm-0123456789abcdef.old     the folder that is being replaced
 
-Whoever writes holds a lock (flock) on it. The kernel drops the lock when the process dies, in whatever container it
-ran: a name of this form without a lock is a leftover and may be removed, one with a lock is somebody's work.
+The writer holds a lock (flock) on it, which the kernel releases when the process dies, also in another container. A
+file or folder of such a name without a lock is a leftover and may be removed; one with a lock is being written.
 """
 
 import errno
@@ -22,24 +22,24 @@ from pathlib import Path
 from typing import BinaryIO
 
 CANNOT_LOCK = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-"""Errors of file systems without locks: there, leftovers stay."""
+"""Errors of file systems without locks. Leftovers are not removed there."""
 WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-"""Errors of writing to an open file: a full disk, a quota, a limit of size, a broken disk. They name no file."""
+"""Errors of writing to an open file: disk full, quota, file size limit, I/O error. They do not name the file."""
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which replaces `path` when it is complete and on disk."""
+    """Opens a file for writing that replaces `path` once it is complete and synced to disk."""
     _remove_leftovers(path)
-    partial, descriptor = _locked(path, lambda name: os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
+    partial, descriptor = _create_locked(path, lambda name: os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
     try:
         with name_write_errors(path), open(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            partial.replace(path)  # under the lock: nobody takes it for a leftover
+            partial.replace(path)  # while locked, so that nobody takes it for a leftover
     except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk is reported without a name
+        error.filename = error.filename or str(path)  # a full disk is reported without a file name
         raise
     finally:
         partial.unlink(missing_ok=True)
@@ -47,7 +47,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def name_write_errors(path: Path | str) -> Iterator[None]:
-    """Adds the name of the file that is written to errors of writing, which come without one."""
+    """Adds the file name to write errors, which lack it."""
     try:
         yield
     except OSError as error:
@@ -63,7 +63,7 @@ def atomic_text(path: Path, text: str) -> None:
 
 
 def write_if_changed(path: Path, text: str) -> bool:
-    """Writes a text file atomically unless it has that content already; returns whether it wrote."""
+    """Writes a text file atomically unless it already has this content; returns whether it was written."""
     if path.is_file() and path.read_bytes() == text.encode():
         return False
     atomic_text(path, text)
@@ -72,11 +72,11 @@ def write_if_changed(path: Path, text: str) -> bool:
 
 @contextmanager
 def user_output(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to at a place that a user named, which may be anything.
+    """Opens an output file that a user named, which may be anything.
 
-    A regular file is replaced when the new one is complete, and keeps its permissions; symbolic links are followed. A
-    device, a pipe, a file with several hard links and a file in a folder that cannot be written to are written to
-    directly. A file without write permission is refused, even to root.
+    A regular file is replaced once the new one is complete, and keeps its permissions. Symbolic links are followed.
+    Devices, pipes, files with several hard links and files in read-only folders are written to directly. A file without
+    write permission raises PermissionError, even for root.
     """
     target = Path(os.path.realpath(path))
     mode = _mode_of(target)
@@ -100,8 +100,8 @@ def _mode_of(path: Path) -> int | None:
 
 
 def _replaceable(path: Path, target: Path, mode: int | None) -> bool:
-    """Whether a rename onto this path does what its user expects of writing to it."""
-    if Path(os.path.abspath(path)).parts[:2] in (("/", "dev"), ("/", "proc")):  # /dev/stdout: a file, but an open one
+    """Whether replacing the path by a rename has the same effect for its users as writing to it."""
+    if Path(os.path.abspath(path)).parts[:2] in (("/", "dev"), ("/", "proc")):  # /dev/stdout may be a regular file
         return False
     if mode is not None and (not stat.S_ISREG(mode) or target.stat().st_nlink > 1):
         return False
@@ -110,15 +110,15 @@ def _replaceable(path: Path, target: Path, mode: int | None) -> bool:
 
 @contextmanager
 def atomic_folder(folder: Path, *, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
-    """An empty folder to fill, which replaces `folder` when the block ends without an error.
+    """Creates an empty folder that replaces `folder` when the block ends without an error.
 
-    Only a folder that `is_ours` recognises, or an empty one, is replaced: FileExistsError otherwise, before anything
-    is made.
+    An existing folder is replaced only if it is empty or `is_ours` returns True for it. Otherwise FileExistsError is
+    raised before anything is written.
     """
     folder = Path(os.path.realpath(folder))
     restore(folder)
     refuse_foreign(folder, is_ours)
-    staging, lock = _locked(folder, _make_folder)
+    staging, lock = _create_locked(folder, _make_folder)
     try:
         yield staging
         refuse_foreign(folder, is_ours)
@@ -129,19 +129,19 @@ def atomic_folder(folder: Path, *, is_ours: Callable[[Path], bool]) -> Iterator[
 
 
 def holds_only(*names: str) -> Callable[[Path], bool]:
-    """A test for `is_ours`: whether a folder has no entries but these."""
+    """A function for `is_ours` that accepts folders with no other entries than these."""
     return lambda folder: {entry.name for entry in folder.iterdir()} <= set(names)
 
 
 def refuse_foreign(folder: Path, is_ours: Callable[[Path], bool]) -> None:
-    """Raises FileExistsError where something is at this place that is not cclm's to replace."""
-    if not folder.exists():  # a link to nothing is no content either
+    """Raises FileExistsError if the path exists and is neither an empty folder nor one that `is_ours` accepts."""
+    if not folder.exists():  # also True for a dangling link
         return
     if folder.is_dir() and (not any(folder.iterdir()) or is_ours(folder)):
         return
     raise FileExistsError(
         errno.EEXIST,
-        "exists and was not made by cclm: nothing was touched; move it, or choose another place",
+        "exists and was not made by cclm; nothing was changed: move it, or choose another path",
         str(folder),
     )
 
@@ -153,7 +153,7 @@ def _replace_folder(folder: Path, staging: Path) -> None:
     old = folder.with_name(f".{folder.name}.cclm-{secrets.token_hex(8)}.old")
     lock = os.open(folder, os.O_RDONLY)
     try:
-        _lock(lock)  # a process that looks between the two renames sees a replacement under way, not a leftover
+        _lock(lock)  # between the two renames, other processes must not take `old` for a leftover
         folder.rename(old)
         staging.rename(folder)
     finally:
@@ -162,7 +162,7 @@ def _replace_folder(folder: Path, staging: Path) -> None:
 
 
 def restore(path: Path) -> None:
-    """Undoes what a killed process left: a folder that it had moved away comes back, what it had begun is removed."""
+    """Cleans up after a killed process: moves a replaced folder back, and removes incomplete files and folders."""
     path = Path(os.path.realpath(path))
     for old in _leftovers(path, "old"):
         if not os.path.lexists(path):
@@ -173,9 +173,9 @@ def restore(path: Path) -> None:
 
 
 def restore_all(folder: Path) -> None:
-    """The same for everything that was being written inside a folder."""
+    """Calls `restore` for everything that was being written in a folder."""
     pattern = re.compile(r"\.(.+)\.cclm-[0-9a-f]{16}\.(tmp|old)")
-    for name in sorted({found[1] for entry in os.listdir(folder) if (found := pattern.fullmatch(entry))}):
+    for name in sorted({match[1] for entry in os.listdir(folder) if (match := pattern.fullmatch(entry))}):
         restore(folder / name)
 
 
@@ -188,13 +188,13 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def _leftovers(path: Path, kind: str) -> Iterator[Path]:
-    """What killed processes have left beside `path`, each locked while the caller has it."""
+    """The leftovers of killed processes next to `path`. Each is locked while the caller processes it."""
     name = re.compile(rf"\.{re.escape(path.name)}\.cclm-[0-9a-f]{{16}}\.{kind}")
     with suppress(OSError):
         for entry in sorted(os.listdir(path.parent)):
             if not name.fullmatch(entry):
                 continue
-            with suppress(OSError):  # gone meanwhile, or not ours to open
+            with suppress(OSError):  # removed in the meantime, or no permission
                 descriptor = os.open(path.parent / entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
                     if _lock(descriptor):
@@ -203,8 +203,8 @@ def _leftovers(path: Path, kind: str) -> Iterator[Path]:
                     os.close(descriptor)
 
 
-def _locked(path: Path, create: Callable[[Path], int]) -> tuple[Path, int]:
-    """Creates something to write into beside `path`; gives its name and a descriptor that holds its lock."""
+def _create_locked(path: Path, create: Callable[[Path], int]) -> tuple[Path, int]:
+    """Creates a temporary file or folder next to `path`; returns its path and a descriptor that holds its lock."""
     while True:
         partial = path.with_name(f".{path.name}.cclm-{secrets.token_hex(8)}.tmp")
         try:
@@ -212,7 +212,7 @@ def _locked(path: Path, create: Callable[[Path], int]) -> tuple[Path, int]:
         except OSError as error:
             error.filename = str(path)  # the name that the user knows
             raise
-        # Between its creation and the lock, another process may have taken it for a leftover: then once more.
+        # Another process may have removed it as a leftover before it was locked: then try again.
         if _lock(descriptor) is not False and partial.exists():
             return partial, descriptor
         os.close(descriptor)
@@ -228,7 +228,7 @@ def _make_folder(path: Path) -> int:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Locks without waiting: False where somebody else has the lock, None where the file system has no locks."""
+    """Locks without waiting. False if another process has the lock, None if the file system has no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

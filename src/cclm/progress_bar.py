@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, elsewhere (a log file, a job's output) one line every half minute."""
+"""Progress display: bars on a terminal; elsewhere, such as in a log file, one line every 30 seconds."""
 
 import sys
 import threading
@@ -7,25 +7,24 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 Progress = Callable[[str, int], object]
-"""A function that is called with the name of a stage and how many units of it were done since the last call. A call
-with 0 announces that the stage begins."""
+"""A callback for the name of a stage and the number of units done since the last call. 0 announces a new stage."""
 Totals = Mapping[str, int | str]
-"""The units of each stage, as far as they are known: a number, or the name of another stage that has as many."""
+"""The number of units of each stage if known, or the name of another stage with the same number."""
 
 SECONDS = 30.0
-"""Between two lines."""
+"""Seconds between two lines."""
 
 
 @contextmanager
 def shown(totals: Totals | None = None) -> Iterator[Progress]:
-    """A function that reports progress; a stage whose total is unknown only counts."""
+    """Displays progress; yields the callback that reports it. `totals` may lack stages of unknown length."""
     with _bars(totals or {}) if sys.stderr and sys.stderr.isatty() else _lines(totals or {}) as advance:
         yield advance
 
 
 @contextmanager
 def _bars(totals: Totals) -> Iterator[Progress]:
-    from rich.console import Console  # here: whoever imports the type needs no rich
+    from rich.console import Console  # imported here, so that the type `Progress` does not need rich
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
@@ -45,13 +44,13 @@ def _bars(totals: Totals) -> Iterator[Progress]:
 
 @contextmanager
 def _lines(totals: Totals) -> Iterator[Progress]:
-    """A thread writes the lines, for a stage may go on for minutes without any unit being done."""
+    """The lines are written by a thread, because minutes may pass between two calls of the callback."""
     reporter, ended = _Reporter(totals), threading.Event()
 
     def report() -> None:
         while not ended.wait(SECONDS):
             if line := reporter.line(time.monotonic()):
-                with suppress(OSError, ValueError):  # nobody reads it: stderr is full, broken or closed
+                with suppress(OSError, ValueError):  # stderr is full, broken or closed
                     print(line, file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=report, daemon=True)
@@ -64,7 +63,7 @@ def _lines(totals: Totals) -> Iterator[Progress]:
 
 
 class _Reporter:
-    """What is being done now, and since when."""
+    """The current stage, its start time, and the units done."""
 
     def __init__(self, totals: Totals) -> None:
         self._totals = totals
@@ -73,13 +72,13 @@ class _Reporter:
         self._done: dict[str, int] = {}
 
     def advance(self, stage: str, amount: int) -> None:
-        """Counts units of a stage."""
+        """Adds units to a stage."""
         if stage != self._stage:
             self._stage, self._since = stage, time.monotonic()
         self._done[stage] = self._done.get(stage, 0) + amount
 
     def line(self, now: float) -> str:
-        """`encoding 20,000 of 80,000, 30 s, about 90 s left`; empty before the first stage."""
+        """A line such as `encoding 20,000 of 80,000, 30 s, about 90 s left`; empty before the first stage."""
         if not self._stage:
             return ""
         done, seconds = self._done[self._stage], now - self._since

@@ -1,8 +1,7 @@
-"""Random numbers without a stream: each is a pure function of (seed, purpose, index) and can be computed alone.
+"""Random numbers without state: each is a pure function of (seed, purpose, index).
 
-An integer hash (splitmix64) replaces a generator: it gives the same numbers on every machine and with every
-version of NumPy, and costs a microsecond where constructing a generator costs ten. The standard library and NumPy only:
-the curriculum, the data and the phrasebook all draw from here.
+They come from an integer hash (splitmix64) instead of a generator. The numbers are the same on every machine and with
+every version of NumPy, and one number takes a microsecond; constructing a NumPy generator takes ten.
 """
 
 import hashlib
@@ -25,24 +24,24 @@ def _mix(z: int) -> int:
 
 @lru_cache(maxsize=1 << 14, typed=True)
 def key(seed: int, purpose: str, *parts: int | str) -> int:
-    """A 64-bit hash of a seed and a purpose: `key(1, "language")`, `key(1, "probe", 500, "aze")`."""
+    """A 64-bit hash of a seed and a purpose, such as `key(1, "language")` or `key(1, "probe", 500, "aze")`."""
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in (seed, purpose, *parts))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def uniform(key: int, index: int) -> float:
-    """The number in [0, 1) at this index of the sequence that belongs to the key."""
+    """A uniform random number in [0, 1): element `index` of the random sequence of a key."""
     return (_mix(key + index * _GAMMA) >> 11) * 2**-53
 
 
 def shuffled(position: int, size: int, key: int) -> int:
-    """The element at this position of the shuffled `range(size)` that belongs to the key.
+    """The element at a position of `range(size)`, shuffled by a key.
 
-    A Feistel network over a grid of just over `size` cells: nothing is stored, and any position costs the same.
+    A Feistel network over a grid of just over `size` cells computes it in constant time and without stored state.
     """
     if not 0 <= position < size:
-        raise ValueError(f"position {position} lies outside range({size})")
-    rounds = 6 if size >= 64 else 16  # on small grids it takes more for every order to be equally likely
+        raise ValueError(f"position {position} is outside range({size})")
+    rounds = 6 if size >= 64 else 16  # small grids need more rounds for all orders to be equally likely
     width = isqrt(size - 1) + 1
     height = -(-size // width)
     while True:
@@ -51,27 +50,25 @@ def shuffled(position: int, size: int, key: int) -> int:
             left = (left + _mix(key + (right * rounds + turn) * _GAMMA)) % width
             right = (right + _mix(key + (left * rounds + turn + 1) * _GAMMA)) % height
         position = left * height + right
-        if (
-            position < size
-        ):  # otherwise one of the few cells outside the range: apply the permutation again until inside
+        if position < size:  # otherwise a cell outside the range: permute again until inside
             return position
 
 
 def shuffled_many(positions: NDArray[np.int64], size: int, key: int) -> NDArray[np.int64]:
-    """The same as `shuffled`, for many positions at once."""
+    """Like `shuffled`, for many positions at once."""
     rounds = 6 if size >= 64 else 16
     width = np.uint64(isqrt(size - 1) + 1)
     height = np.uint64(-(-size // int(width)))
     result = positions.astype(np.uint64)
-    walking = np.arange(len(result))
+    pending = np.arange(len(result))  # those still outside the range
     with np.errstate(over="ignore"):
-        while len(walking):
-            left, right = np.divmod(result[walking], height)
+        while len(pending):
+            left, right = np.divmod(result[pending], height)
             for turn in range(0, rounds, 2):
                 left = (left + _mix_many(key, right * np.uint64(rounds) + np.uint64(turn))) % width
                 right = (right + _mix_many(key, left * np.uint64(rounds) + np.uint64(turn + 1))) % height
-            result[walking] = left * height + right
-            walking = walking[result[walking] >= size]
+            result[pending] = left * height + right
+            pending = pending[result[pending] >= size]
     return result.astype(np.int64)
 
 

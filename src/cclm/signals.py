@@ -9,12 +9,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from multiprocessing import resource_tracker
+from contextlib import contextmanager, suppress
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 REPEATED = 10.0
 """Seconds in which a repeated signal is ignored."""
+
+
+class Ended(KeyboardInterrupt):
+    """Raised when a signal arrives. After a plain KeyboardInterrupt in code that `exec` runs, as dataclasses do, Python
+    ends by SIGINT, whatever the exit code was to be."""
 
 
 class Received:
@@ -33,17 +37,39 @@ class Received:
             os._exit(128 + number)
 
 
+def end_at_once() -> None:
+    """For a command that has nothing to clean up: a signal ends it with a line and its exit code."""
+    for number in _heeded():
+        signal.signal(number, lambda number, _: end_now(number))
+
+
+def end_now(number: int) -> None:
+    """Ends the process with a line and the exit code of a signal."""
+    with suppress(OSError):  # standard error may be closed
+        os.write(2, b"cclm: interrupted\n")
+    os._exit(128 + number)
+
+
 def raise_at_once() -> Received:
-    """For a command: the first signal raises KeyboardInterrupt or SystemExit, so that files are cleaned up."""
+    """For a command: the first signal raises KeyboardInterrupt, so that files are cleaned up.
+
+    Where Python ignores what a handler raises, as in a finalizer, the command ends at once.
+    """
 
     def act(number: int) -> None:
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        sys.exit(128 + number)
+        raise Ended
 
     received = Received(act)
     for number in _heeded():
         signal.signal(number, received)
+    report = sys.unraisablehook
+
+    def unraisable(ignored: "sys.UnraisableHookArgs") -> None:
+        if received.number and isinstance(ignored.exc_value, KeyboardInterrupt):
+            end_now(received.number)
+        report(ignored)
+
+    sys.unraisablehook = unraisable
     return received
 
 
@@ -78,18 +104,43 @@ def held_back() -> Iterator[None]:
     """While helper processes start: they inherit that these signals are blocked, and the parent gets them afterwards.
 
     Python's fork server would otherwise print a traceback if a signal to the group interrupts its imports. Processes
-    that it starts call `let_through`.
+    that it starts call `let_through`, or leave signals to the parent.
     """
-    resource_tracker.ensure_running()  # starts once; it would unblock SIGINT and SIGTERM
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    from multiprocessing import resource_tracker  # here: a command handles signals before it imports much
+
+    with _noted_for_later():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            resource_tracker.ensure_running()  # starts once; it unblocks SIGINT and SIGTERM, and ignores them
+            signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _noted_for_later() -> Iterator[None]:
+    """Delays the handlers: another thread of this process, which does not block signals, may receive one."""
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread only
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _heeded()}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def let_through() -> None:
-    """Lets signals through again in a process that was started while they were held back."""
+    """Lets signals through again in a process that was started while they were held back. One that has arrived
+    meanwhile ends the process without a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 

@@ -35,7 +35,7 @@ def test_version() -> None:
         (["simulate", "nope"], "cclm: no scenario 'nope'"),
         (["simulate", "related", "curriculum.gate.name=competance"], "must be one of 'all', 'competence', 'step'"),
         (["run", "phrasebook", "--json"], "--json goes with --dry-run"),
-        (["simulate", "related", "max_steps"], "cclm: 'max_steps' is no override: write key=value"),
+        (["simulate", "related", "max_steps"], "cclm: 'max_steps' is not an override; write key=value"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_a_message(arguments: list[str], message: str) -> None:

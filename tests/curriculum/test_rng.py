@@ -54,7 +54,7 @@ def test_neighbours_in_a_shuffle_are_not_neighbours_in_the_data() -> None:
 
 
 def test_a_place_outside_the_range_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"position 5 lies outside range\(5\)"):
+    with pytest.raises(ValueError, match=r"position 5 is outside range\(5\)"):
         shuffled(5, 5, 0)
 
 

@@ -1,4 +1,4 @@
-"""Batches: every sentence once a pass, within the budget, little padding, found by number alone."""
+"""Batches: every sentence once per pass, within the budget, with little padding, and computed from its number."""
 
 from pathlib import Path
 
@@ -107,7 +107,7 @@ def test_padding_stays_under_six_percent_on_real_text(tmp_path: Path) -> None:
     assert LanguageGraph.from_counts(prepared.counts(), **languages).nearest == nearest
 
 
-def test_a_prepared_corpus_goes_in_either_direction(tmp_path: Path) -> None:
+def test_a_corpus_can_be_used_in_both_directions(tmp_path: Path) -> None:
     write_tsv(tmp_path / "text")
     prepared = prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
     text = prepared.corpus("aze", "dev")

@@ -1,4 +1,4 @@
-"""Cleaning and detokenising: the text that reaches SentencePiece."""
+"""Cleaning and detokenising of text."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from cclm.data.cleaning import clean, detokenize
         ("zero\u200dwidth\u200cjoiners", "zero\u200dwidth\u200cjoiners", ()),
     ],
 )
-def test_what_is_done_to_a_text_is_said(text: str, cleaned: str, done: tuple[str, ...]) -> None:
+def test_cleaning_reports_what_was_removed(text: str, cleaned: str, done: tuple[str, ...]) -> None:
     assert clean(text) == (cleaned, done)
 
 

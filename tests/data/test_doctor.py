@@ -1,4 +1,4 @@
-"""The doctor: sees what is wrong, in every language at once, and changes nothing."""
+"""`cclm doctor`: reports the problems of all languages at once and changes nothing."""
 
 import json
 from pathlib import Path
@@ -61,8 +61,8 @@ def test_leakage_is_found_across_languages_through_english(text: Path) -> None:
         file.write(f"{english.upper()} !\talgo\n")
     found = [m for m in messages(diagnosis(text)) if "dev or test set" in m]
     assert found == [
-        "warning: train set of glg: 1 pairs whose eng side stands in a dev or test set of some language;"
-        " data.leakage=drop leaves them out"
+        "warning: train set of glg: 1 pairs whose eng side occurs in a dev or test set of some language;"
+        " data.leakage=drop removes them"
     ]
     assert not any("dev or test set" in m for m in messages(diagnosis(text, leakage="drop")))
 
@@ -71,24 +71,24 @@ def test_duplicates_and_copies_are_counted(text: Path) -> None:
     with (text / "aze.train.tsv").open("a", encoding="utf-8") as file:
         file.write("same\tsame\n" * 50)
     found = messages(diagnosis(text))
-    assert "warning: train set of aze: 49 pairs (14.0%) are a duplicate; data.duplicates=drop leaves them out" in found
-    copies = "warning: train set of aze: 50 pairs (14.3%) are a copy of the source; data.copies=drop leaves them out"
+    assert "warning: train set of aze: 49 pairs (14.0%) are a duplicate; data.duplicates=drop removes them" in found
+    copies = "warning: train set of aze: 50 pairs (14.3%) are a copy of the source; data.copies=drop removes them"
     assert copies in found
 
 
-def test_a_dev_set_smaller_than_the_probe_is_told(text: Path) -> None:
+def test_a_dev_set_smaller_than_the_probe_is_reported(text: Path) -> None:
     found = messages(diagnosis(text, probe=256))
-    assert "warning: dev set of aze: 20 pairs; a probe takes all instead of 256 of them" in found
+    assert "warning: dev set of aze: 20 pairs; a probe uses all of them instead of 256" in found
 
 
-def test_missing_splits_are_told(text: Path) -> None:
+def test_missing_splits_are_reported(text: Path) -> None:
     (text / "aze.dev.tsv").unlink()
     (text / "glg.test.tsv").unlink()
     report = diagnosis(text)
     assert not report.healthy
     found = messages(report)
-    assert "error: aze has no dev set: give one, or cut one off with data.cut.dev=500" in found
-    assert "warning: glg has no test set: it is not scored, and means leave it out" in found
+    assert "error: aze has no dev set: add one, or set data.cut.dev=500 to take it from the training text" in found
+    assert "warning: glg has no test set: it is not scored and not part of any mean" in found
 
 
 def test_swapped_columns_are_suspected(text: Path) -> None:
@@ -117,23 +117,23 @@ def test_lines_in_the_wrong_language_can_be_dropped(text: Path) -> None:
     assert row.dropped["wrong language"] >= 5
 
 
-def test_unknown_characters_and_odd_lengths_are_told(text: Path) -> None:
+def test_unknown_characters_and_unusual_lengths_are_reported(text: Path) -> None:
     (text / "glg.test.tsv").write_text("house and home\tдом\n" * 5, encoding="utf-8")
     found = messages(diagnosis(text))
-    assert "warning: test set of glg: 100.0% of the characters never occur in training" in found
+    assert "warning: test set of glg: 100.0% of the characters do not occur in the training text" in found
     (text / "glg.test.tsv").write_text("one two three four five six seven eight\tcasa\n" * 5, encoding="utf-8")
-    assert any("0.12 words for each of eng: are the files parallel?" in m for m in messages(diagnosis(text)))
+    assert any("0.12 words per word of eng: are the files parallel?" in m for m in messages(diagnosis(text)))
 
 
-def test_training_text_of_which_nothing_is_left_is_an_error(text: Path) -> None:
+def test_an_empty_training_set_is_an_error(text: Path) -> None:
     (text / "aze.train.tsv").write_text("\tboş\n" * 3, encoding="utf-8")
-    assert "error: nothing is left of the training text of aze: every pair was dropped" in messages(diagnosis(text))
+    assert "error: no training text of aze is left: every pair was dropped" in messages(diagnosis(text))
 
 
-def test_an_empty_side_in_dev_is_kept_and_told(text: Path) -> None:
+def test_an_empty_side_in_dev_is_kept_and_reported(text: Path) -> None:
     with (text / "aze.dev.tsv").open("a", encoding="utf-8") as file:
         file.write("\tboş\n")
-    assert "warning: dev set of aze: 1 pairs with an empty side, kept in their place" in messages(diagnosis(text))
+    assert "warning: dev set of aze: 1 pairs with an empty side, which are kept" in messages(diagnosis(text))
 
 
 def test_the_report_is_plain_json(text: Path) -> None:

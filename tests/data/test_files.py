@@ -1,4 +1,4 @@
-"""Lines of plain and compressed files: what counts as one, and what is refused."""
+"""Reading lines of plain and compressed files, and errors for invalid ones."""
 
 import gzip
 import re
@@ -37,12 +37,12 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path, compression: str, content:
     assert list(open_text(path)) == list(enumerate(content, start=1))
 
 
-def test_b4_every_other_separator_stays_in_the_line(tmp_path: Path) -> None:
+def test_every_other_separator_stays_in_the_line(tmp_path: Path) -> None:
     text = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh\r\nsecond\r\r\nthird"
     assert lines(put(tmp_path, "x", text)) == ["a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh", "second\r", "third"]
 
 
-def test_b3_a_byte_order_mark_goes_at_the_start_and_stays_inside(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_removed_only_at_the_start(tmp_path: Path) -> None:
     assert lines(put(tmp_path, "x", "\ufeffone\n\ufefftwo\n")) == ["one", "\ufefftwo"]
 
 
@@ -51,19 +51,19 @@ def test_a_line_feed_ends_a_line_and_starts_none(tmp_path: Path, text: str, expe
     assert lines(put(tmp_path, "x", text)) == expected
 
 
-def test_b5_bytes_that_are_not_utf8_are_named_by_line_and_offset(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_named_by_line_and_offset(tmp_path: Path) -> None:
     path = put(tmp_path, "latin1", b"good\nbad caf\xe9\n")
     refused(path, ", line 2: not UTF-8: byte 0xe9 at offset 7 of the line, 12 of the text; convert the file with iconv")
 
 
-def test_b5_offsets_count_the_mark_and_reach_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_count_the_mark_and_reach_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "BLOCK", 8)
     content = b"\xef\xbb\xbf" + b"twelve bytes\n" * 5 + b"ab\xff\n"
     path = put(tmp_path, "x", content)
     refused(path, f", line 6: not UTF-8: byte 0xff at offset 2 of the line, {content.index(0xFF, 3)} of the text")
 
 
-def test_b5_lines_that_are_not_utf8_are_dropped_on_request_and_counted(tmp_path: Path) -> None:
+def test_lines_that_are_not_utf8_are_dropped_on_request_and_counted(tmp_path: Path) -> None:
     drops: Counter[str] = Counter()
     path = put(tmp_path, "x", b"one\n\xff\xfe\xfa\nthree\r\n\xc3\n")
     assert list(open_text(path, "drop", drops)) == [(1, "one"), (3, "three")]
@@ -73,7 +73,7 @@ def test_b5_lines_that_are_not_utf8_are_dropped_on_request_and_counted(tmp_path:
 
 @pytest.mark.parametrize("on_bad_utf8", ["error", "drop"])
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-16-le", "ff fe"), ("utf-16-be", "fe ff")])
-def test_b5_utf16_is_recognised(tmp_path: Path, encoding: str, mark: str, on_bad_utf8: files.OnBadUtf8) -> None:
+def test_utf16_is_recognised(tmp_path: Path, encoding: str, mark: str, on_bad_utf8: files.OnBadUtf8) -> None:
     path = put(tmp_path, "x", "\ufeffHello\n".encode(encoding))
     expected = f"{path}: UTF-16 (it starts with {mark}), not UTF-8; convert it: iconv -f UTF-16 -t UTF-8"
     with pytest.raises(DataError, match=re.escape(expected)):
@@ -81,7 +81,7 @@ def test_b5_utf16_is_recognised(tmp_path: Path, encoding: str, mark: str, on_bad
 
 
 @pytest.mark.parametrize("on_bad_utf8", ["error", "drop"])
-def test_b5_surrogates_written_as_utf8_are_no_utf8(tmp_path: Path, on_bad_utf8: files.OnBadUtf8) -> None:
+def test_encoded_surrogates_are_not_valid_utf8(tmp_path: Path, on_bad_utf8: files.OnBadUtf8) -> None:
     path = put(tmp_path, "x", b"\xed\xa0\x80\n")
     if on_bad_utf8 == "drop":
         assert list(open_text(path, "drop")) == []
@@ -89,13 +89,13 @@ def test_b5_surrogates_written_as_utf8_are_no_utf8(tmp_path: Path, on_bad_utf8: 
         refused(path, ", line 1: not UTF-8")
 
 
-def test_b7_a_megabyte_in_one_line_is_read(tmp_path: Path) -> None:
+def test_a_megabyte_in_one_line_is_read(tmp_path: Path) -> None:
     assert lines(put(tmp_path, "x", "a" * 3_000_000 + "\nb\n")) == ["a" * 3_000_000, "b"]
 
 
 @pytest.mark.parametrize("end", ["", "\n"])
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_b7_a_line_without_end_is_refused(tmp_path: Path, compression: str, end: str) -> None:
+def test_a_line_without_end_is_refused(tmp_path: Path, compression: str, end: str) -> None:
     path = put(tmp_path, "x", "short\n" + "a" * 10_000_001 + end, compression)
     refused(path, ", line 2: longer than 10,000,000 bytes; is this text with one sentence per line?")
 
@@ -105,35 +105,35 @@ def test_a_line_of_just_the_limit_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", [".gz", ".zst"])
-def test_b10_a_file_that_is_cut_off_is_refused(tmp_path: Path, compression: str) -> None:
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, compression: str) -> None:
     whole = COMPRESSIONS[compression](b"".join(b"line %d\n" % i for i in range(5000)))
     name = {".gz": "gzip", ".zst": "zstd"}[compression]
     for size in (12, len(whole) // 2, len(whole) - 1):
         path = put(tmp_path, f"x{size}", whole[:size])
-        refused(path, f": the {name} file is cut off; fetch or write it again")
+        refused(path, f": the {name} file is truncated; download or write it again")
 
 
-def test_b10_junk_after_the_end_is_refused(tmp_path: Path) -> None:
-    refused(put(tmp_path, "x", gzip.compress(b"a\n") + b"junk"), ": broken gzip, or something else after it: ")
+def test_junk_after_the_end_is_refused(tmp_path: Path) -> None:
+    refused(put(tmp_path, "x", gzip.compress(b"a\n") + b"junk"), ": invalid gzip data, or other data after it: ")
     junk = COMPRESSIONS[".zst"](b"a\n") + b"junk junk"
-    refused(put(tmp_path, "y", junk), ": broken zstd, or something else after it: ")
+    refused(put(tmp_path, "y", junk), ": invalid zstd data, or other data after it: ")
 
 
-def test_b10_damage_inside_is_refused(tmp_path: Path) -> None:
+def test_damage_inside_is_refused(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(b"hello hello hello\n", mtime=0))
-    refused(put(tmp_path, "x", bytes(packed[:-8]) + b"\0\0\0\0" + bytes(packed[-4:])), ": broken gzip, or something")
+    refused(put(tmp_path, "x", bytes(packed[:-8]) + b"\0\0\0\0" + bytes(packed[-4:])), ": invalid gzip data, or other")
     packed[10] = 0x07  # a block type that does not exist
-    refused(put(tmp_path, "y", bytes(packed)), ": broken gzip: ")
+    refused(put(tmp_path, "y", bytes(packed)), ": invalid gzip data: ")
 
 
-def test_b10_several_members_are_read_to_the_end_and_padding_is_no_text(tmp_path: Path) -> None:
+def test_all_gzip_members_are_read_and_padding_is_ignored(tmp_path: Path) -> None:
     members = gzip.compress(b"one\ntw") + gzip.compress(b"o\n") + b"\0" * 512
     assert lines(put(tmp_path, "x", members)) == ["one", "two"]
     frames = COMPRESSIONS[".zst"](b"one\ntw") + COMPRESSIONS[".zst"](b"o\n")
     assert lines(put(tmp_path, "y", frames)) == ["one", "two"]
 
 
-def test_b10_the_content_decides_and_not_the_name(tmp_path: Path) -> None:
+def test_the_content_decides_and_not_the_name(tmp_path: Path) -> None:
     assert lines(put(tmp_path, "plain.gz", "text\n")) == ["text"]
     assert lines(put(tmp_path, "packed.txt", gzip.compress(b"text\n"))) == ["text"]
     assert lines(put(tmp_path, "packed.gz", COMPRESSIONS[".zst"](b"text\n"))) == ["text"]
@@ -141,10 +141,10 @@ def test_b10_the_content_decides_and_not_the_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("start", "name"), [(b"BZh91AY&SY", "bzip2"), (b"\xfd7zXZ\x00", "xz"), (b"PK\x03\x04", "zip")])
 def test_other_compressions_are_named(tmp_path: Path, start: bytes, name: str) -> None:
-    refused(put(tmp_path, "x", start + b"..."), f": {name}-compressed; plain text, gzip and zstd can be read")
+    refused(put(tmp_path, "x", start + b"..."), f": {name}-compressed; only plain text, gzip and zstd are supported")
 
 
-def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
+def test_an_error_names_the_file_that_cannot_be_opened(tmp_path: Path) -> None:
     refused(tmp_path / "absent", ": No such file or directory")
     refused(tmp_path, ": Is a directory")
 

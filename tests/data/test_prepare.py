@@ -1,4 +1,4 @@
-"""Preparing: everything kept or counted, done once, refused when damaged, the same bytes on any number of workers."""
+"""`cclm prepare`: every pair kept or counted, damage detected, the same bytes with any number of workers."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import pytest
 from corpora import HRLS, LRLS, data, plan, sentences, write_tsv
 
 from cclm.data.doctor import diagnose
-from cclm.data.prepare import current, prepare
+from cclm.data.prepare import Preparation, prepare
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import UNK
 from cclm.errors import DataError
@@ -82,18 +82,18 @@ def test_preparing_twice_does_the_work_once(text: Path, tmp_path: Path) -> None:
     assert second.fingerprint == first.fingerprint
 
 
-def test_a_changed_setting_or_text_is_prepared_anew(text: Path, tmp_path: Path) -> None:
+def test_a_changed_setting_or_text_is_prepared_again(text: Path, tmp_path: Path) -> None:
     copy = tmp_path / "text"
     copy.mkdir()
     for path in text.iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
     first = prepare(plan(copy), tmp_path / "p", workers=1)
-    assert current(plan(copy), tmp_path / "p")
-    assert current(plan(text), tmp_path / "p")  # the same text elsewhere is the same text
-    assert not current(plan(copy, pieces=130), tmp_path / "p")
+    assert Preparation(plan(copy), tmp_path / "p").existing()
+    assert Preparation(plan(text), tmp_path / "p").existing()  # the same text elsewhere is the same text
+    assert not Preparation(plan(copy, pieces=130), tmp_path / "p").existing()
     with (copy / "aze.train.tsv").open("a", encoding="utf-8") as file:
         file.write("a new house\tyeni ev\n")
-    assert not current(plan(copy), tmp_path / "p")
+    assert not Preparation(plan(copy), tmp_path / "p").existing()
     second = prepare(plan(copy), tmp_path / "p", workers=1)
     assert second.fingerprint != first.fingerprint
     assert second.sizes["aze"]["train"] == 301
@@ -108,7 +108,7 @@ def test_the_number_of_workers_changes_nothing(text: Path, tmp_path: Path, prepa
 
 def test_the_direction_does_not_matter_for_the_prepared_data(text: Path, tmp_path: Path) -> None:
     prepare(plan(text), tmp_path / "p", workers=1)
-    assert current(plan(text, direction="one-to-many"), tmp_path / "p")
+    assert Preparation(plan(text, direction="one-to-many"), tmp_path / "p").existing()
 
 
 def test_one_joint_vocabulary_serves_both_sides(text: Path, tmp_path: Path) -> None:
@@ -124,11 +124,13 @@ def test_one_joint_vocabulary_serves_both_sides(text: Path, tmp_path: Path) -> N
     ("damage", "message"),
     [
         ("flip", "its content has changed since it was prepared"),
-        ("truncate", "bytes, but"),
+        ("truncate", "bytes, expected"),
         ("delete", "missing from the prepared data"),
     ],
 )
-def test_a_damaged_file_is_refused_and_then_made_anew(text: Path, tmp_path: Path, damage: str, message: str) -> None:
+def test_a_damaged_file_is_refused_and_then_prepared_again(
+    text: Path, tmp_path: Path, damage: str, message: str
+) -> None:
     folder = tmp_path / "p"
     fingerprint = prepare(plan(text), folder, workers=1).fingerprint
     victim = folder / "aze" / "train.tokens.npy"
@@ -147,7 +149,7 @@ def test_a_damaged_file_is_refused_and_then_made_anew(text: Path, tmp_path: Path
 
 
 FINGERPRINT_0_1_0 = "a099a5fc0697ef25d1efddd36399e1270abc7648b588710e2a9142ac7187e98b"
-"""Of the text of `write_tsv`, 120 pieces, as version 0.1.0 prepared it with sentencepiece 0.2.2."""
+"""The fingerprint of the text of `write_tsv` with 120 pieces, prepared by version 0.1.0 with sentencepiece 0.2.2."""
 
 
 def without_texts(prepared: Prepared, folder: Path) -> Prepared:
@@ -167,12 +169,12 @@ def test_the_fingerprint_is_that_of_0_1_0(prepared: Prepared) -> None:
     assert prepared.fingerprint == FINGERPRINT_0_1_0
 
 
-def test_dev_and_test_text_is_kept_as_it_was_written(text: Path, prepared: Prepared) -> None:
+def test_dev_and_test_text_is_stored(text: Path, prepared: Prepared) -> None:
     assert prepared.text("tur", "dev", data(text)) == sentences("tur", 300, 20)
     assert prepared.text("tur", "test", data(text)) == sentences("tur", 320, 20)
 
 
-def test_kept_text_does_not_follow_changes_of_the_users_files(tmp_path: Path) -> None:
+def test_stored_text_does_not_follow_changes_of_the_users_files(tmp_path: Path) -> None:
     write_tsv(tmp_path / "text")
     prepared = prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
     before = prepared.text("aze", "test", data(tmp_path / "text"))
@@ -180,7 +182,7 @@ def test_kept_text_does_not_follow_changes_of_the_users_files(tmp_path: Path) ->
     assert prepared.text("aze", "test", data(tmp_path / "text")) == before
 
 
-def test_kept_text_that_was_changed_is_refused(text: Path, prepared: Prepared, tmp_path: Path) -> None:
+def test_stored_text_that_was_changed_is_refused(text: Path, prepared: Prepared, tmp_path: Path) -> None:
     shutil.copytree(prepared.folder, tmp_path / "p")
     path = tmp_path / "p" / "aze" / "test.tsv"
     path.write_text(path.read_text(encoding="utf-8").replace("ev", "av", 1), encoding="utf-8")
@@ -189,15 +191,15 @@ def test_kept_text_that_was_changed_is_refused(text: Path, prepared: Prepared, t
         opened.text("aze", "test", data(text))
 
 
-def test_data_without_kept_text_is_still_current_and_reads_the_users_files(
+def test_data_without_stored_text_is_valid_and_reads_the_users_files(
     text: Path, prepared: Prepared, tmp_path: Path
 ) -> None:
     old = without_texts(prepared, tmp_path / "p")
-    assert current(plan(text), tmp_path / "p")
+    assert Preparation(plan(text), tmp_path / "p").existing()
     assert old.text("aze", "test", data(text)) == prepared.text("aze", "test", data(text))
 
 
-def test_data_without_kept_text_refuses_a_file_edited_at_equal_length(prepared: Prepared, tmp_path: Path) -> None:
+def test_data_without_stored_text_refuses_a_file_edited_at_equal_length(prepared: Prepared, tmp_path: Path) -> None:
     old = without_texts(prepared, tmp_path / "p")
     write_tsv(tmp_path / "text")
     path = tmp_path / "text" / "aze.test.tsv"
@@ -238,7 +240,7 @@ def test_a_folder_that_is_none_is_refused(text: Path, tmp_path: Path) -> None:
 
 
 def test_an_unknown_language_or_split_is_refused(prepared: Prepared) -> None:
-    with pytest.raises(DataError, match=r"no train data of 'xyz'; there are tur \(train, dev, test\)"):
+    with pytest.raises(DataError, match=r"no train data of 'xyz'; available: tur \(train, dev, test\)"):
         prepared.corpus("xyz", "train")
 
 
@@ -258,7 +260,7 @@ except DataError as error:
 
 
 @pytest.mark.parametrize(
-    ("most", "said"), [(500, "12\n"), (20, "Too many open files; if that is too many, allow more")]
+    ("most", "said"), [(500, "12\n"), (20, "Too many open files; if too many files are open, raise")]
 )
 def test_more_languages_than_files_may_be_open_raise_the_limit_or_are_refused(
     prepared: Prepared, most: int, said: str
@@ -304,7 +306,7 @@ def test_nothing_is_dropped_silently(tmp_path: Path) -> None:
     assert kept["dev"].noted["empty side"] == 1
 
 
-def test_what_is_asked_for_is_dropped_and_counted(tmp_path: Path) -> None:
+def test_filters_drop_and_count_pairs(tmp_path: Path) -> None:
     folder = noisy(tmp_path / "text")
     strict = prepare(plan(folder, duplicates="drop", copies="drop", leakage="drop"), tmp_path / "drop", workers=1)
     dropped = strict.manifest.counts["aze"]["train"].dropped
@@ -384,7 +386,7 @@ def test_splits_are_cut_off_where_they_have_no_file(tmp_path: Path) -> None:
     assert again.fingerprint == cut.fingerprint
     other = prepare(plan(folder, cut={"dev": 30, "test": 40}, seed=2), tmp_path / "r", workers=1)
     assert other.corpus("glg", "dev").tokens.tolist() != cut.corpus("glg", "dev").tokens.tolist()
-    with pytest.raises(DataError, match=r"data\.cut asks for 200 dev and 100 test pairs of aze"):
+    with pytest.raises(DataError, match=r"data\.cut takes 200 dev and 100 test pairs of aze"):
         prepare(plan(folder, cut={"dev": 200, "test": 100}), tmp_path / "s", workers=1)
 
 
@@ -402,7 +404,7 @@ def test_a_sample_of_the_text_is_enough_to_learn_subwords_from(text: Path, tmp_p
     assert prepare(small, tmp_path / "p", workers=1).sizes["tur"]["train"] == 300
 
 
-def test_a_place_that_cannot_be_written_to_is_refused(text: Path, tmp_path: Path) -> None:
+def test_a_read_only_folder_is_refused(text: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="Not a directory"):
         prepare(plan(text), tmp_path / "file" / "prepared", workers=1)
@@ -438,14 +440,14 @@ def test_an_interrupted_prepare_leaves_nothing_half_done(tmp_path: Path, number:
     assert list((tmp_path / "work").rglob(".*.tmp")) == []
 
 
-def test_files_that_change_places_are_prepared_anew(tmp_path: Path) -> None:
+def test_swapped_files_are_prepared_again(tmp_path: Path) -> None:
     write_tsv(tmp_path / "text")
     prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
     one, other = tmp_path / "text" / "tur.train.tsv", tmp_path / "text" / "aze.train.tsv"
     one.rename(tmp_path / "aside")
     other.rename(one)
     (tmp_path / "aside").rename(other)
-    assert not current(plan(tmp_path / "text"), tmp_path / "p")
+    assert not Preparation(plan(tmp_path / "text"), tmp_path / "p").existing()
 
 
 def test_an_empty_dev_set_is_an_error(tmp_path: Path) -> None:
@@ -458,7 +460,7 @@ def test_an_empty_dev_set_is_an_error(tmp_path: Path) -> None:
     assert any("the dev set of aze has no pair" in problem.message for problem in report.problems)
 
 
-def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error_with_its_name(tmp_path: Path) -> None:
     write_tsv(tmp_path / "text")
     (tmp_path / "text" / "aze.train.tsv").unlink()
     (tmp_path / "text" / "aze.train.tsv").symlink_to("/proc/self/mem")  # opens, and cannot be read
@@ -466,6 +468,6 @@ def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) ->
         prepare(plan(tmp_path / "text"), tmp_path / "p", workers=1)
 
 
-def test_the_number_of_pieces_of_each_model_is_kept(prepared: Prepared) -> None:
+def test_the_manifest_has_the_number_of_pieces_of_each_model(prepared: Prepared) -> None:
     assert set(prepared.manifest.pieces) == {*HRLS, *LRLS, "eng"}
     assert prepared.manifest.pieces["aze"] == len(prepared.segmenter("aze").pieces)

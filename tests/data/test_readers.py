@@ -1,4 +1,4 @@
-"""What holds for readers of every format: round trips, finding files, refusals."""
+"""Readers of all formats: round trips, finding files, errors."""
 
 import re
 from collections import Counter
@@ -41,22 +41,22 @@ def test_reading_is_lazy(tmp_path: Path, format: str) -> None:
 
 @pytest.mark.parametrize("name", ["aze", "az", "AZ", "az_Latn", "az-AZ", "AZE_latn"])
 @pytest.mark.parametrize("asked", ["aze", "az", "az_Latn"])
-def test_b24_files_are_found_under_any_spelling(tmp_path: Path, name: str, asked: str) -> None:
+def test_files_are_found_under_any_spelling(tmp_path: Path, name: str, asked: str) -> None:
     path = put(tmp_path, f"{name}.dev.tsv", "one\tbir\n")
     put(tmp_path, "azb.dev.tsv", "")  # South Azerbaijani is another language
     assert inputs(Source("tsv", str(tmp_path)), asked, "dev") == (path,)
 
 
-def test_b24_languages_without_a_two_letter_code_and_made_up_ones_are_found(tmp_path: Path) -> None:
+def test_files_of_languages_without_a_two_letter_code_are_found(tmp_path: Path) -> None:
     source = Source("tsv", str(tmp_path))
     for name, asked in [("ceb_Latn", "ceb"), ("l1", "l1"), ("Hrl-aa", "hrl-AA")]:
         path = put(tmp_path, f"{name}.train.tsv", "")
         assert inputs(source, asked, "train") == (path,)
 
 
-def test_b24_two_files_of_one_language_are_refused(tmp_path: Path) -> None:
+def test_two_files_of_one_language_are_refused(tmp_path: Path) -> None:
     one, two = put(tmp_path, "az.train.tsv", ""), put(tmp_path, "aze.train.tsv", "")
-    expected = f"{one} and {two} are both train text of aze; leave one of them"
+    expected = f"{one} and {two} are both train text of aze; remove one of them"
     with pytest.raises(DataError, match=re.escape(expected)):
         splits(Source("tsv", str(tmp_path)), "aze")
 
@@ -76,7 +76,7 @@ def test_dev_beside_valid_is_refused(tmp_path: Path) -> None:
         splits(Source("tsv", str(tmp_path)), "aze")
 
 
-def test_a_region_asked_for_is_no_conflict(tmp_path: Path) -> None:
+def test_a_given_region_is_not_a_conflict(tmp_path: Path) -> None:
     for name in ("zh-cn", "zh-tw"):
         put(tmp_path, f"{name}.train.tsv", f"one\t{name}\n")
     source = Source("tsv", str(tmp_path))
@@ -98,24 +98,26 @@ def test_a_path_without_split_is_training_text(tmp_path: Path) -> None:
     source = Source("tsv", str(tmp_path / "all.tsv"))
     assert splits(source, "aze") == ("train",)
     assert pairs_of(source) == [("one", "bir")]
-    with pytest.raises(DataError, match=r"no dev text of aze: without \{split\} in the path, all is training text"):
+    with pytest.raises(
+        DataError, match=r"no dev text of aze: without \{split\} in the path, all text is training text"
+    ):
         pairs_of(source, "aze", "dev")
 
 
-def test_what_is_not_there_is_described(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     for i in range(10):
         put(tmp_path, f"l{i}.train.tsv", "")
     expected = (
-        f"data.path {tmp_path}: no dev text of aze: looked for aze.dev.tsv (also .gz, .zst) in {tmp_path}, where there "
-        "is l0.train.tsv, l1.train.tsv, l2.train.tsv, l3.train.tsv, l4.train.tsv, l5.train.tsv, l6.train.tsv, "
+        f"data.path {tmp_path}: no dev text of aze: looked for aze.dev.tsv (also .gz, .zst) in {tmp_path}, which "
+        "contains l0.train.tsv, l1.train.tsv, l2.train.tsv, l3.train.tsv, l4.train.tsv, l5.train.tsv, l6.train.tsv, "
         "l7.train.tsv and 2 more"
     )
     with pytest.raises(DataError, match=re.escape(expected)):
         read(Source("tsv", str(tmp_path)), "aze", "dev", Counter())
 
 
-def test_a_pattern_in_a_folder_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
-    expected = f"looked for no/such/aze.tsv (also .gz, .zst) in {tmp_path}, where there is nothing"
+def test_a_missing_folder_is_reported_with_its_nearest_parent(tmp_path: Path) -> None:
+    expected = f"looked for no/such/aze.tsv (also .gz, .zst) in {tmp_path}, which contains nothing"
     with pytest.raises(DataError, match=re.escape(expected)):
         inputs(Source("tsv", f"{tmp_path}/no/such/{{lang}}.tsv"), "aze", "train")
 
@@ -132,12 +134,12 @@ def test_a_folder_may_be_named_by_the_language(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lang", ["../x", "a/b", "..", "", "a b", "x" * 65])
-def test_a_language_is_no_path(tmp_path: Path, lang: str) -> None:
+def test_a_path_is_not_a_language_name(tmp_path: Path, lang: str) -> None:
     source = Source("tsv", str(tmp_path))
     for ask in (lambda: read(source, lang, "train", Counter()), lambda: splits(source, lang)):
-        with pytest.raises(DataError, match="is no language name"):
+        with pytest.raises(DataError, match="is not a language name"):
             ask()
-    with pytest.raises(DataError, match="is no language name"):
+    with pytest.raises(DataError, match="is not a language name"):
         Source("tsv", str(tmp_path), languages=(lang,))
 
 
@@ -150,28 +152,31 @@ GOOD: dict[str, Any] = {"format": "tsv", "path": "x"}
         ({"format": "xlsx"}, "data.format must be one of moses, tsv, ted, tmx, huggingface; got 'xlsx'"),
         ({"columns": "both"}, "data.columns must be one of pivot-first, other-first; got 'both'"),
         ({"on_bad_utf8": "ignore"}, "data.on_bad_utf8 must be one of error, drop; got 'ignore'"),
-        ({"pivot": "e/n"}, "'e/n' is no language name"),
-        ({"detokenize": True}, "data.detokenize is for ted and moses; got data.format tsv"),
-        ({"path": ""}, "data.path '' is no path"),
-        ({"path": "a\0b"}, r"data.path 'a\x00b' is no path"),
-        ({"path": "{language}.tsv"}, "data.path {language}.tsv: unknown {language}; known are {lang}, {split}"),
-        ({"path": "{0}.tsv"}, "unknown {0}; known are"),
-        ({"path": "{side}.tsv"}, "{side} is for moses, two files per pair; got data.format tsv"),
+        ({"pivot": "e/n"}, "'e/n' is not a language name"),
+        ({"detokenize": True}, "data.detokenize is only for ted and moses; got data.format tsv"),
+        ({"path": ""}, "data.path '' is not a path"),
+        ({"path": "a\0b"}, r"data.path 'a\x00b' is not a path"),
+        (
+            {"path": "{language}.tsv"},
+            "data.path {language}.tsv: unknown placeholder {language}; known placeholders: {lang}, {split}",
+        ),
+        ({"path": "{0}.tsv"}, "unknown placeholder {0}; known placeholders"),
+        ({"path": "{side}.tsv"}, "{side} is only for moses (two files per pair); got data.format tsv"),
         (
             {"format": "moses", "path": "{lang}"},
-            "moses text is two files per pair; put {side} where their names differ",
+            "moses text has two files per pair; put {side} where their names differ",
         ),
         ({"path": "{split}.tsv", "languages": ("aze", "bel")}, "one file for 2 languages; put {lang} into the path"),
     ],
 )
-def test_a_source_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_an_invalid_source_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
         Source(**GOOD | changes)
 
 
-def test_a_pair_that_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_language_or_split_is_refused(tmp_path: Path) -> None:
     source = Source("tsv", str(tmp_path))
-    with pytest.raises(DataError, match=r"language en is the pivot \(eng\) itself; a pair takes two languages"):
+    with pytest.raises(DataError, match=r"language en is the pivot \(eng\); a pair needs two languages"):
         read(source, "en", "train", Counter())
     with pytest.raises(DataError, match="split must be one of train, dev, test; got 'valid'"):
         read(source, "aze", "valid", Counter())

@@ -1,4 +1,4 @@
-"""The Hugging Face reader where the package is absent or stands in: tests/oracles has the real one."""
+"""The Hugging Face reader without `datasets` and with a stand-in for it; tests/oracles uses the real package."""
 
 import json
 import sys
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from parallel_files import COMPRESSIONS, pairs_of, put
 
 from cclm.data.cleaning import clean
-from cclm.data.readers import DataError, Source, inputs, read, splits
-from cclm.data.readers.huggingface import forget_metadata, on_the_hub
+from cclm.data.readers import DataError, Source, huggingface, inputs, read, splits
+from cclm.data.readers.huggingface import on_the_hub
 
 
 def test_without_the_package_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_json_lines_come_back_as_they_were_written(
     assert pairs_of(Source("huggingface", str(tmp_path))) == pairs
 
 
-def test_b6_a_lone_surrogate_in_json_reaches_the_cleaning(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_json_reaches_the_cleaning(tmp_path: Path) -> None:
     put(tmp_path, "az.train.jsonl", '{"en": "a\\ud800b", "az": "c"}\n')
     ((one, two),) = pairs_of(Source("huggingface", str(tmp_path)))
     assert (clean(one), two) == (("ab", ("lone surrogates",)), "c")
@@ -46,27 +46,27 @@ def test_b6_a_lone_surrogate_in_json_reaches_the_cleaning(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"en": "one", "az"', r"az.train.jsonl, row 2: not JSON: expecting ':' delimiter; it starts '{\"en\""),
-        ("", "az.train.jsonl, row 2: not JSON: expecting value; it starts ''"),
+        ('{"en": "one", "az"', r"az.train.jsonl, row 2: not JSON: expecting ':' delimiter; it starts with '{\"en\""),
+        ("", "az.train.jsonl, row 2: not JSON: expecting value; it starts with ''"),
         ("[" * 100_000, r"az.train.jsonl, row 2: not JSON: maximum recursion depth"),
-        ("[1]", r"az.train.jsonl, row 2: expected \{code: text\}, at the top or as translation; got list"),
+        ("[1]", r'az.train.jsonl, row 2: expected \{code: text\} or \{"translation": \{code: text\}\}, got list'),
         ('{"en": "one", "az": ["bir"]}', r"az.train.jsonl, row 2: expected text, got list \"\['bir'\]\""),
-        ('{"en": "one"}', r"az.train.jsonl: no column for aze; there are en"),
+        ('{"en": "one"}', r"az.train.jsonl: no column for aze; the columns are en"),
     ],
 )
-def test_json_lines_that_are_no_pairs_are_refused(tmp_path: Path, line: str, message: str) -> None:
+def test_json_lines_that_are_not_pairs_are_refused(tmp_path: Path, line: str, message: str) -> None:
     put(tmp_path, "az.train.jsonl", '{"en": "one", "az": "bir"}\n' + line + "\n")
     with pytest.raises(DataError, match=message):
         pairs_of(Source("huggingface", str(tmp_path)))
 
 
-def test_another_sort_of_file_is_refused(tmp_path: Path) -> None:
+def test_an_unsupported_file_type_is_refused(tmp_path: Path) -> None:
     put(tmp_path, "aze.xlsx", "")
-    with pytest.raises(DataError, match=r"aze.xlsx: huggingface reads .json, .jsonl, .parquet and .csv; got .xlsx"):
+    with pytest.raises(DataError, match=r"data.format huggingface needs .json, .jsonl, .parquet or .csv; got .xlsx"):
         read(Source("huggingface", f"{tmp_path}/{{lang}}.xlsx"), "aze", "train", Counter())
 
 
-def test_names_on_the_hub_are_told_from_paths(tmp_path: Path) -> None:
+def test_hub_names_are_distinguished_from_paths(tmp_path: Path) -> None:
     assert on_the_hub("Helsinki-NLP/opus-100")
     assert on_the_hub("Helsinki-NLP/opus-100:{lang}-{pivot}")
     assert on_the_hub("opus")
@@ -77,6 +77,11 @@ def test_names_on_the_hub_are_told_from_paths(tmp_path: Path) -> None:
 
 
 ROWS = [{"translation": {"az": "bir", "en": "one"}}, {"translation": {"az": "iki", "en": "two"}}]
+
+
+def clear_cache() -> None:
+    huggingface._split_names.cache_clear()
+    huggingface._config_names.cache_clear()
 
 
 @pytest.fixture
@@ -96,9 +101,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         load_dataset=load_dataset,
     )
     monkeypatch.setitem(sys.modules, "datasets", package)
-    forget_metadata()
+    clear_cache()
     yield package
-    forget_metadata()
+    clear_cache()
 
 
 @pytest.mark.parametrize("path", ["someone/some-set", "someone/some-set:{lang}-{pivot}", "someone/some-set:az-en"])
@@ -110,7 +115,7 @@ def test_the_configuration_of_the_pair_is_found_and_streamed(hub: SimpleNamespac
     assert hub.calls == [("someone/some-set", "az-en", "validation", True)]
 
 
-def test_the_hub_is_asked_once_for_its_metadata(hub: SimpleNamespace) -> None:
+def test_hub_metadata_is_requested_once(hub: SimpleNamespace) -> None:
     asked: list[str] = []
     hub.get_dataset_config_names = lambda name: asked.append("configurations") or hub.configs
     hub.get_dataset_split_names = lambda name, config: asked.append(f"splits of {config}") or ["train", "test"]
@@ -127,26 +132,29 @@ def test_a_single_configuration_needs_no_name(hub: SimpleNamespace) -> None:
 
 
 def test_a_pair_without_configuration_is_refused(hub: SimpleNamespace) -> None:
-    expected = r"data.path a/set: no one configuration for deu and eng; there are az-en, en-tr, be-en"
+    expected = r"data.path a/set: no single configuration for deu and eng; available: az-en, en-tr, be-en"
     with pytest.raises(DataError, match=expected):
         splits(Source("huggingface", "a/set"), "deu")
-    forget_metadata()
+    clear_cache()
     hub.configs = [f"c{i}" for i in range(14)]
     with pytest.raises(DataError, match="c11 and 2 more"):
         splits(Source("huggingface", "a/set"), "deu")
 
 
-def test_a_split_that_is_not_there_is_refused(hub: SimpleNamespace) -> None:
+def test_a_missing_split_is_refused(hub: SimpleNamespace) -> None:
     hub.get_dataset_split_names = lambda name, config: ["train"]
-    with pytest.raises(DataError, match=r"data.path a/set: no dev split; there are train"):
+    with pytest.raises(DataError, match=r"data.path a/set: no dev split; available: train"):
         read(Source("huggingface", "a/set"), "aze", "dev", Counter())
 
 
-def test_rows_that_are_no_pairs_are_refused(hub: SimpleNamespace) -> None:
+def test_rows_that_are_not_pairs_are_refused(hub: SimpleNamespace) -> None:
     source = Source("huggingface", "a/set")
     for row, message in [
-        ({"en": "one"}, "a/set: no column for aze; there are en"),
-        ({"translation": "one"}, r"a/set, row 1: expected \{code: text\}, at the top or as translation; got str"),
+        ({"en": "one"}, "a/set: no column for aze; the columns are en"),
+        (
+            {"translation": "one"},
+            r'a/set, row 1: expected \{code: text\} or \{"translation": \{code: text\}\}, got str',
+        ),
         ({"en": "one", "az": 7}, "a/set, row 1: expected text, got int '7'"),
         ({"en": 7, "az": "bir"}, "a/set, row 1: expected text, got int '7'"),
     ]:

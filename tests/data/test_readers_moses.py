@@ -1,4 +1,4 @@
-"""Two files a pair: found in the usual layouts, and never truncated to the shorter."""
+"""Moses files: found in the usual layouts, and never truncated to the shorter one."""
 
 import random
 import re
@@ -30,20 +30,20 @@ def test_the_usual_layouts_of_a_folder_are_found(tmp_path: Path, names: tuple[st
     assert pairs_of(source) == [("one", "bir")]
 
 
-def test_a_pattern_says_where_the_files_are(tmp_path: Path) -> None:
+def test_files_are_found_by_a_pattern(tmp_path: Path) -> None:
     for name in ("a/x.train.eng", "a/x.train.aze", "a/x.valid.eng", "a/x.valid.aze"):
         put(tmp_path, name, "text\n")
     source = Source("moses", str(tmp_path / "a" / "x.{split}.{side}"))
     assert splits(source, "aze") == ("train", "dev")
 
 
-def test_pt_br_between_hyphens_is_told_apart(tmp_path: Path) -> None:
+def test_pt_br_between_hyphens_is_recognised(tmp_path: Path) -> None:
     put(tmp_path, "train.pt-br-en.en", "one\n")
     put(tmp_path, "train.pt-br-en.pt-br", "um\n")
     assert pairs_of(Source("moses", str(tmp_path)), "por") == [("one", "um")]
 
 
-def test_b8_a_tab_inside_a_line_is_text(tmp_path: Path) -> None:
+def test_a_tab_inside_a_line_is_text(tmp_path: Path) -> None:
     assert pairs_of(put_moses(tmp_path, [("a\tb", "c")])) == [("a\tb", "c")]
 
 
@@ -55,7 +55,7 @@ def sentences(number: int) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("missing", [30, 500, 900])
 @pytest.mark.parametrize("side", [0, 1])
-def test_b1_files_of_different_length_are_refused_and_the_place_is_near(
+def test_files_of_different_length_are_refused_with_the_line_where_they_diverge(
     tmp_path: Path, missing: int, side: int
 ) -> None:
     pairs = sentences(1000)
@@ -67,12 +67,12 @@ def test_b1_files_of_different_length_are_refused_and_the_place_is_near(
     with pytest.raises(DataError) as error:
         pairs_of(source)
     expected = f"{pivot} has {counts[0]} lines but {other} has {counts[1]}: the files are not parallel; "
-    found = re.fullmatch(re.escape(expected) + r"their lengths part near line (\d+)", str(error.value))
+    found = re.fullmatch(re.escape(expected) + r"they diverge near line (\d+)", str(error.value))
     assert found
     assert abs(int(found[1]) - missing) <= 25
 
 
-def test_b1_a_last_line_too_many_has_no_place_where_lengths_part(tmp_path: Path) -> None:
+def test_a_last_line_too_many_has_no_place_where_lengths_part(tmp_path: Path) -> None:
     source = put_moses(tmp_path, sentences(300))
     with (tmp_path / "train.aze-eng.aze").open("a") as file:
         file.write("one more")
@@ -80,14 +80,14 @@ def test_b1_a_last_line_too_many_has_no_place_where_lengths_part(tmp_path: Path)
         pairs_of(source)
 
 
-def test_b1_an_empty_file_beside_a_full_one_is_refused(tmp_path: Path) -> None:
+def test_an_empty_file_beside_a_full_one_is_refused(tmp_path: Path) -> None:
     source = put_moses(tmp_path, [("a", "b")])
     put(tmp_path, "train.aze-eng.aze", "")
     with pytest.raises(DataError, match=r"has 1 lines but .* has 0: the files are not parallel"):
         pairs_of(source)
 
 
-def test_b5_a_line_that_is_not_utf8_takes_its_pair_along_and_no_other(tmp_path: Path) -> None:
+def test_a_line_that_is_not_utf8_drops_only_its_pair(tmp_path: Path) -> None:
     put(tmp_path, "train.aze-eng.eng", b"one\nt\xffo\nthree\nfour\n")
     put(tmp_path, "train.aze-eng.aze", b"bir\niki\n\xfe\ndord\n")
     drops: Counter[str] = Counter()
@@ -98,15 +98,15 @@ def test_b5_a_line_that_is_not_utf8_takes_its_pair_along_and_no_other(tmp_path: 
         pairs_of(Source("moses", str(tmp_path)))
 
 
-def test_one_side_alone_is_refused(tmp_path: Path) -> None:
+def test_a_missing_side_is_refused(tmp_path: Path) -> None:
     put(tmp_path, "train.az-en.en", "one\n")
     expected = r"train.az-en.en has no counterpart: no train text of aze: looked for train.aze-eng.aze, "
     with pytest.raises(DataError, match=expected):
         pairs_of(Source("moses", str(tmp_path)))
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="absent: no such folder; moses text is two files per pair"):
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="absent: no such folder; moses text has two files per pair"):
         pairs_of(Source("moses", str(tmp_path / "absent")))
 
 

@@ -23,12 +23,12 @@ def test_quotes_are_ordinary_characters(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a\tb\tc", r"aze.train.tsv, line 2: 3 columns where a pair has 2; it starts 'a\\tb\\tc'"),
-        ("alone", "aze.train.tsv, line 2: 1 column where a pair has 2; it starts 'alone'"),
-        ("", "aze.train.tsv, line 2: 1 column where a pair has 2; it starts ''"),
+        ("a\tb\tc", r"aze.train.tsv, line 2: expected 2 columns, got 3; it starts with 'a\\tb\\tc'"),
+        ("alone", "aze.train.tsv, line 2: expected 2 columns, got 1; it starts with 'alone'"),
+        ("", "aze.train.tsv, line 2: expected 2 columns, got 1; it starts with ''"),
     ],
 )
-def test_b8_another_number_of_columns_is_refused_with_its_line(tmp_path: Path, line: str, message: str) -> None:
+def test_another_number_of_columns_is_refused_with_its_line(tmp_path: Path, line: str, message: str) -> None:
     put(tmp_path, "aze.train.tsv", f"one\tbir\n{line}\n")
     with pytest.raises(DataError, match=message):
         pairs_of(Source("tsv", str(tmp_path)))
@@ -56,7 +56,7 @@ TED = (
 )
 
 
-def test_b8_absent_cells_never_become_pairs_and_are_counted(tmp_path: Path) -> None:
+def test_absent_cells_never_become_pairs_and_are_counted(tmp_path: Path) -> None:
     put(tmp_path, "all_talks_train.tsv", TED)
     drops: Counter[str] = Counter()
     source = Source("ted", str(tmp_path))
@@ -80,30 +80,33 @@ def test_ted_has_three_splits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "lang", "pivot", "message"),
     [
-        (TED, "bel", "eng", "all_talks_train.tsv: no column for bel; there are en, az, pt, pt-br"),
-        (TED, "aze", "deu", "all_talks_train.tsv: no column for deu; there are en, az, pt, pt-br"),
-        ("talk_name\n", "aze", "eng", "all_talks_train.tsv: no column for eng; there are none"),
-        (TED + "t3\tshort\n", "aze", "eng", "all_talks_train.tsv, line 6: 2 columns where the header has 5"),
-        (TED + "\n", "aze", "eng", "all_talks_train.tsv, line 6: 1 columns where the header has 5"),
-        ("", "aze", "eng", "all_talks_train.tsv: no header; line 1 of a TED file names its columns: talk_name, en, az"),
+        (TED, "bel", "eng", "all_talks_train.tsv: no column for bel; the columns are en, az, pt, pt-br"),
+        (TED, "aze", "deu", "all_talks_train.tsv: no column for deu; the columns are en, az, pt, pt-br"),
+        ("talk_name\n", "aze", "eng", "all_talks_train.tsv: no column for eng; the columns are none"),
+        (TED + "t3\tshort\n", "aze", "eng", "all_talks_train.tsv, line 6: 2 columns, but the header has 5"),
+        (TED + "\n", "aze", "eng", "all_talks_train.tsv, line 6: 1 columns, but the header has 5"),
+        (
+            "",
+            "aze",
+            "eng",
+            "all_talks_train.tsv: no header; line 1 of a TED file must name the columns: talk_name, en, az",
+        ),
         ("a\tb\n", "aze", "eng", "all_talks_train.tsv: no header"),
         (
             "talk_name\ten\taz_Latn\taz_Cyrl\n",
             "aze",
             "eng",
-            "all_talks_train.tsv, line 1: az_Latn and az_Cyrl are both aze; leave one of them",
+            "all_talks_train.tsv, line 1: az_Latn and az_Cyrl are both aze; remove one of them",
         ),
     ],
 )
-def test_b8_a_ted_file_that_is_not_one_is_refused(
-    tmp_path: Path, content: str, lang: str, pivot: str, message: str
-) -> None:
+def test_an_invalid_ted_file_is_refused(tmp_path: Path, content: str, lang: str, pivot: str, message: str) -> None:
     put(tmp_path, "all_talks_train.tsv", content)
     with pytest.raises(DataError, match=message):
         pairs_of(Source("ted", str(tmp_path), pivot=pivot), lang)
 
 
-def test_a_header_that_is_not_utf8_is_no_header_even_where_lines_are_dropped(tmp_path: Path) -> None:
+def test_a_header_that_is_not_utf8_is_refused_even_if_lines_are_dropped(tmp_path: Path) -> None:
     put(tmp_path, "all_talks_train.tsv", b"talk_name\ten\taz\xff\n" + TED.encode())
     with pytest.raises(DataError, match="no header"):
         pairs_of(Source("ted", str(tmp_path), on_bad_utf8="drop"))

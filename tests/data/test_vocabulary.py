@@ -1,4 +1,4 @@
-"""Vocabularies: tags that no text can make, joining by piece string, the same segmentation as everybody's."""
+"""Vocabularies: reserved tags, the union of pieces, and segmentation equal to SentencePiece's."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ TEXT = [pair[1] for pair in sentences("glg", 0, 500)] + [f"<2aze> é <2glg> {i}"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "glg.model"
-    path.write_bytes(train_model(TEXT, pieces=150, character_coverage=1.0, what="glg"))
+    path.write_bytes(train_model(TEXT, pieces=150, character_coverage=1.0, name="glg"))
     return path
 
 
@@ -54,8 +54,8 @@ def test_a_piece_that_looks_like_a_reserved_symbol_does_not_become_one() -> None
     assert vocabulary.decode([4, 5, 1, 6, 7]) == "<2aze><s>a"
 
 
-def test_an_unknown_tag_is_refused_with_those_there_are() -> None:
-    with pytest.raises(DataError, match="no tag for 'xyz' in the vocabulary; known are aze, bel"):
+def test_an_unknown_tag_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(DataError, match="no tag for 'xyz' in the vocabulary; known languages: aze, bel"):
         Vocabulary.join([], ["aze", "bel"]).tag_id("xyz")
 
 
@@ -77,7 +77,7 @@ def test_a_repeated_passage_enters_up_to_a_limit() -> None:
     assert REPEATED < sum(map(len, left[:-200])) < 1.1 * REPEATED
 
 
-def test_sentences_that_are_repeated_here_and_there_are_all_used() -> None:
+def test_isolated_repeated_sentences_are_all_used() -> None:
     text = [x for i in range(3000) for x in (f"sentence number {i}", "Thank you.", "(Applause)")]
     assert list(limit_repeats(text)) == text
 
@@ -90,32 +90,32 @@ def test_passages_that_are_repeated_in_turn_enter_up_to_a_limit() -> None:
 def test_more_characters_than_pieces_get_a_piece_each() -> None:
     text = ["".join(chr(0xAC00 + 7 * i + k) for k in range(7)) for i in range(60)]
     model = sentencepiece.SentencePieceProcessor(
-        model_proto=train_model(text, pieces=100, character_coverage=1.0, what="kor")
+        model_proto=train_model(text, pieces=100, character_coverage=1.0, name="kor")
     )
     assert model.get_piece_size() == 7 * 60 + 2  # the space and the unknown piece
 
 
-def test_learning_depends_on_the_text_alone(model: Path) -> None:
-    again = train_model(TEXT, pieces=150, character_coverage=1.0, what="glg")
+def test_learning_depends_only_on_the_text(model: Path) -> None:
+    again = train_model(TEXT, pieces=150, character_coverage=1.0, name="glg")
     assert again == model.read_bytes()
 
 
 def test_a_small_text_gets_fewer_pieces_instead_of_an_error() -> None:
-    few = train_model(["a b c"] * 3, pieces=8000, character_coverage=1.0, what="tiny")
+    few = train_model(["a b c"] * 3, pieces=8000, character_coverage=1.0, name="tiny")
     assert len(few) > 0
 
 
 def test_no_text_is_an_error() -> None:
     with pytest.raises(DataError, match="no text to learn the subwords of glg from"):
-        train_model([], pieces=100, character_coverage=1.0, what="glg")
+        train_model([], pieces=100, character_coverage=1.0, name="glg")
 
 
 def test_text_without_letters_is_an_error_that_names_the_language() -> None:
     with pytest.raises(DataError, match="SentencePiece could not learn the subwords of glg"):
-        train_model([" ", "  "], pieces=100, character_coverage=1.0, what="glg")
+        train_model([" ", "  "], pieces=100, character_coverage=1.0, name="glg")
 
 
-def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.model").write_bytes(b"no model")
     with pytest.raises(DataError, match=r"x.model: not a SentencePiece model"):
         Segmenter(tmp_path / "x.model")

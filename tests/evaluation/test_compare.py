@@ -1,4 +1,4 @@
-"""`cclm compare` on trained runs whose translations are put in place: what it finds, prints and refuses."""
+"""`cclm compare` on trained runs with prepared translations: results, output, errors."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ LANGUAGES = ("tur", "por", "aze", "glg")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runs `fair`, whose translations lack some words, its double, `shuffled`, and `poor`, which lacks many."""
+    """The runs `fair` (some words missing), an identical copy, `shuffled`, and `poor` (many words missing)."""
     place = tmp_path_factory.mktemp("compare")
     write_tsv(place / "text", train=80)
     runs = trained_run(place, "training.max_steps=2", "training.validate_every=2", "name=fair").parent
@@ -51,7 +51,7 @@ def put(run: Path, lang: str, lines: list[str], kind: str = "") -> None:
 
 
 def compare(*arguments: Any, **options: Any) -> dict[str, Any]:
-    """What `cclm compare --json` prints."""
+    """The output of `cclm compare --json`."""
     return compare_runs(*arguments, **options).content()
 
 
@@ -92,7 +92,7 @@ def test_groups_are_those_of_the_recipe_and_chrf_is_chrf(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_table_has_a_row_a_language_and_says_what_its_marks_mean(
+def test_the_table_has_one_row_per_language_and_explains_its_marks(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
@@ -114,7 +114,7 @@ def test_the_table_has_a_row_a_language_and_says_what_its_marks_mean(
 
 
 @pytest.mark.slow
-def test_other_references_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_runs_with_different_references_are_refused(folder: Path, tmp_path: Path) -> None:
     lines = read_lines(folder / "fair/translations/test.aze-eng.reference.txt")
     shutil.copytree(folder / "fair", folder / "other")
     put(folder / "other", "aze", [*lines[:2], "another", *lines[3:]], ".reference")
@@ -134,7 +134,7 @@ def test_other_references_are_refused(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_bitext_folder_is_a_system_and_what_is_missing_is_translated(folder: Path) -> None:
+def test_the_bitext_folder_is_one_system_and_is_translated_first(folder: Path) -> None:
     bitext = folder / "bitext"
     for lang in LANGUAGES:  # each of them the same model as `fair`
         shutil.copytree(folder / "fair", bitext / lang)
@@ -155,14 +155,14 @@ def test_the_bitext_folder_is_a_system_and_what_is_missing_is_translated(folder:
 
 
 @pytest.mark.slow
-def test_runs_of_one_name_are_told_apart_by_their_folders(folder: Path, tmp_path: Path) -> None:
+def test_runs_with_the_same_name_are_named_by_their_paths(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder.parent, tmp_path / "work")
     other = tmp_path / "work" / "runs" / "fair"
     found = compare([folder / "fair", other], samples=100)
     assert [found["baseline"]["name"], found["comparisons"][0]["name"]] == [str(folder / "fair"), str(other)]
 
 
-def test_one_run_is_not_a_comparison() -> None:
+def test_a_single_run_is_refused() -> None:
     done = subprocess.run([sys.executable, "-m", "cclm", "compare", "a"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "give two runs or more: the first is what the others are compared with" in done.stderr

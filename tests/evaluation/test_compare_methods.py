@@ -1,4 +1,4 @@
-"""`cclm compare` over several seeds: what is one method, how methods are paired, and what is refused."""
+"""`cclm compare` over several seeds: grouping into methods, pairing by seed, errors."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compare(*arguments: Any, **options: Any) -> dict[str, Any]:
-    """What `cclm compare --json` prints."""
+    """The output of `cclm compare --json`."""
     return compare_runs(*arguments, **options).content()
 
 
@@ -106,7 +106,7 @@ def test_the_table_says_that_it_is_a_t_test_over_seeds(
     )
 
 
-def test_with_one_seed_in_common_its_sentences_are_resampled_and_the_rest_is_named(
+def test_with_one_common_seed_its_sentences_are_resampled_and_other_runs_are_named(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
@@ -137,14 +137,14 @@ def test_one_run_of_each_method_or_runs_of_one_method_are_compared_run_by_run(ru
             assert "licenses no claim about the method" in comparison["sentence"]
 
 
-def test_a_seed_that_a_method_has_twice_is_refused(runs: Path) -> None:
+def test_a_method_with_the_same_seed_twice_is_refused(runs: Path) -> None:
     shutil.copytree(runs / "ccl-m.2", runs / "again")
-    message = r"again is the same method with the same seed \(2\) as .*ccl-m\.2: .* give one of the two"
+    message = r"again has the same method and the same seed \(2\) as .*ccl-m\.2: .* give only one of the two"
     with pytest.raises(ConfigError, match=message):
         compare(of(runs, "uniform.1", "uniform.2", "ccl-m.1", "ccl-m.2", "again"))
 
 
-def test_methods_without_a_seed_in_common_are_refused(runs: Path) -> None:
+def test_methods_without_a_common_seed_are_refused(runs: Path) -> None:
     message = r"ccl-m has seed 3, uniform has seeds 1, 2: methods are paired by seed; give runs of both with the same"
     with pytest.raises(ConfigError, match=message):
         compare(of(runs, "uniform.2", "uniform.1", "ccl-m.3"))

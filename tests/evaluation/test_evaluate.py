@@ -1,4 +1,4 @@
-"""Translations and scores follow what they are made from; what cannot be translated is told."""
+"""When translations and scores are reused, where references come from, data without a test set."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_translations_and_scores_hold_until_something_changes(run: Path) -> None:
+def test_translations_and_scores_are_reused_until_something_changes(run: Path) -> None:
     evaluation = Evaluation(run)
     assert evaluation.translated() is None
     scores = evaluation.score()
@@ -50,7 +50,7 @@ def test_translations_and_scores_hold_until_something_changes(run: Path) -> None
 
 
 @pytest.mark.slow
-def test_references_are_those_that_were_prepared_whatever_has_become_of_the_text(run: Path) -> None:
+def test_references_come_from_the_prepared_data_even_if_the_text_changed(run: Path) -> None:
     path = run.parent.parent.parent / "text" / "aze.test.tsv"
     expected = [line.split("\t")[0] for line in path.read_text().splitlines()]
     path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")

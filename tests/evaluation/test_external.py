@@ -1,4 +1,4 @@
-"""External scorers: the protocol, its failures, and their scores in scores.json and on the terminal."""
+"""External scorers: the protocol, errors, and their scores in scores.json and in the terminal."""
 
 import json
 import os
@@ -53,13 +53,13 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("program", [LENGTH, AT_ONCE], ids=["all-first", "line-by-line"])
-def test_more_than_a_pipe_holds_goes_through(program: str) -> None:
-    """Whether it reads everything first or answers line by line."""
+def test_more_data_than_a_pipe_buffer_holds_is_scored(program: str) -> None:
+    """Scorers may read everything first, or answer line by line."""
     segments = [{"hypothesis": "x" * (i % 3000)} for i in range(2000)]
     assert segment_scores(python(program), segments) == [i % 3000 for i in range(2000)]
 
 
-def test_what_it_says_on_stderr_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
+def test_stderr_of_the_scorer_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     segment_scores(python(READ + "print('loading the model', file=sys.stderr)"), [])
     assert capfd.readouterr().err == "loading the model\n"
 
@@ -67,48 +67,48 @@ def test_what_it_says_on_stderr_is_seen(capfd: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("print('hello')", "line 1 of its answers is 'hello'; expected {\"id\""),
-        ("print()", "line 1 of its answers is ''"),
-        ("print('[1, 2]')", r"line 1 of its answers is '\[1, 2\]'"),
-        ("print('{\"id\": 0}')", "line 1 of its answers"),
-        ("print('{\"id\": 0, \"score\": \"0.5\"}')", "line 1 of its answers"),
-        ("print('{\"id\": 0, \"score\": true}')", "line 1 of its answers"),
-        ("print('{\"id\": 0, \"score\": NaN}')", "line 1 of its answers"),
-        ("print('{\"id\": 0, \"score\": 1' + '0' * 400 + '}')", "line 1 of its answers"),
-        ("print('{\"id\": \"0\", \"score\": 1}')", "line 1 of its answers"),
-        ("sys.stdout.buffer.write(bytes([255, 10]))", "line 1 of its answers"),
-        ("print('{\"id\": 0, \"score\": 1}\\n{\"id\": 7, \"score\": 1}')", "line 2 .* about id 7, which it was not"),
-        ("print('{\"id\": 0, \"score\": 1}\\n{\"id\": 0, \"score\": 1}')", "line 2 .* about id 0, which it has ans"),
-        ("print('{\"id\": 1, \"score\": 1}')", "no answer for 2 of 3 segments, the first of them id 0; it must answer"),
-        ("sys.exit(3)", "ended with exit status 3; it may have said why above"),
+        ("print('hello')", "output line 1 is 'hello'; expected {\"id\""),
+        ("print()", "output line 1 is ''"),
+        ("print('[1, 2]')", r"output line 1 is '\[1, 2\]'"),
+        ("print('{\"id\": 0}')", "output line 1"),
+        ("print('{\"id\": 0, \"score\": \"0.5\"}')", "output line 1"),
+        ("print('{\"id\": 0, \"score\": true}')", "output line 1"),
+        ("print('{\"id\": 0, \"score\": NaN}')", "output line 1"),
+        ("print('{\"id\": 0, \"score\": 1' + '0' * 400 + '}')", "output line 1"),
+        ("print('{\"id\": \"0\", \"score\": 1}')", "output line 1"),
+        ("sys.stdout.buffer.write(bytes([255, 10]))", "output line 1"),
+        ("print('{\"id\": 0, \"score\": 1}\\n{\"id\": 7, \"score\": 1}')", "line 2 has id 7, but there are 3"),
+        ("print('{\"id\": 0, \"score\": 1}\\n{\"id\": 0, \"score\": 1}')", "line 2 has id 0, which already has"),
+        ("print('{\"id\": 1, \"score\": 1}')", "no answer for 2 of 3 segments, the first is id 0; expected"),
+        ("sys.exit(3)", "failed with exit status 3; its messages are above"),
     ],
 )  # fmt: skip
-def test_an_answer_that_is_none_is_refused(program: str, message: str) -> None:
+def test_an_invalid_answer_is_refused(program: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         segment_scores(python(READ + program), [{"hypothesis": "a"}] * 3)
 
 
-def test_an_answer_that_never_ends_is_refused() -> None:
+def test_a_line_without_end_is_refused() -> None:
     endless = "import sys\nwhile True: sys.stdout.write('x' * 1000)"
-    with pytest.raises(ValueError, match=r"printed [\d,]+ bytes without a line end; expected"):
+    with pytest.raises(ValueError, match=r"printed [\d,]+ bytes without a newline; expected"):
         segment_scores(python(endless), [{"hypothesis": "a"}])
 
 
 @pytest.mark.parametrize(
     "program", ["time.sleep(60)", "os.close(1); time.sleep(60)"], ids=["silent", "without standard output"]
 )
-def test_a_scorer_that_hangs_is_refused_at_its_time_limit(program: str) -> None:
+def test_a_scorer_that_hangs_is_stopped_at_the_time_limit(program: str) -> None:
     with pytest.raises(ValueError, match=r"not finished after 0.5 s; --scorer-timeout sets the limit"):
         segment_scores(python(f"import os, time; {program}"), [{"hypothesis": "a"}], timeout=0.5)
 
 
-def test_a_scorer_that_leaves_without_reading_is_told() -> None:
+def test_a_scorer_that_ends_without_reading_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"no answer for 5,000 of 5,000 segments"):
         segment_scores(python("pass"), [{"hypothesis": "x" * 1000}] * 5000)
 
 
-def test_a_scorer_that_answers_nonsense_is_ended_with_what_it_started(tmp_path: Path) -> None:
-    """Its child neither reads nor ends by itself, and holds the pipes open."""
+def test_a_scorer_with_an_invalid_answer_is_killed_with_its_children(tmp_path: Path) -> None:
+    """The scorer has a child that never ends and keeps the pipes open."""
     child = f"import time; open({str(tmp_path / 'begun')!r}, 'w').close(); time.sleep(60)"
     program = f"""
 import os, subprocess, sys, time
@@ -125,17 +125,17 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("no-such-program --fast", "no-such-program: No such file or directory; give a program that is on the path"),
+        ("no-such-program --fast", "no-such-program: No such file or directory; give a program on the PATH"),
         ("python 'unclosed", "not a command: No closing quotation"),
-        ("  ", "not a command: it is empty"),
+        ("  ", "the command is empty"),
     ],
 )
-def test_what_cannot_be_started_is_told(command: str, message: str) -> None:
+def test_a_command_that_cannot_be_started_is_an_error(command: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         segment_scores(command, [{"hypothesis": "a"}])
 
 
-def test_no_shell_stands_between(tmp_path: Path) -> None:
+def test_commands_run_without_a_shell(tmp_path: Path) -> None:
     program = "import sys; print(sys.argv[1:], file=open(sys.argv[1], 'w'))"
     out = str(tmp_path / "said")
     segment_scores(f"{python(program)} {out} '$HOME | x' *", [])
@@ -153,7 +153,7 @@ def example(folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_scorers_numbers_are_means_over_sentences_and_stay_while_the_translations_hold(tmp_path: Path) -> None:
+def test_external_scores_are_means_over_sentences_and_kept_with_the_translations(tmp_path: Path) -> None:
     run = trained(tmp_path)
     evaluation = Evaluation(run)
     evaluation.translate()
@@ -187,9 +187,7 @@ def test_a_scorers_numbers_are_means_over_sentences_and_stay_while_the_translati
     assert both.languages["aze"]["exact"] == 0.25
 
     before = (run / "scores.json").read_bytes()
-    with pytest.raises(
-        DataError, match=r"^scorer mine \(false\): ended with exit status 1; it may have said why above$"
-    ):
+    with pytest.raises(DataError, match=r"^scorer mine \(false\): failed with exit status 1; its messages are above$"):
         evaluation.score({"mine": "false"})
     assert (run / "scores.json").read_bytes() == before
     damaged = json.loads(before)
@@ -201,7 +199,7 @@ def test_a_scorers_numbers_are_means_over_sentences_and_stay_while_the_translati
     assert evaluation.score().signature.scorers == {}
 
 
-def test_scorers_are_named() -> None:
+def test_scorers_are_parsed_as_name_and_command() -> None:
     assert parse_scorers([]) == {}
     assert parse_scorers(["comet-22=python x.py --a=b", "b=c"]) == {"comet-22": "python x.py --a=b", "b": "c"}
 
@@ -209,14 +207,14 @@ def test_scorers_are_named() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["comet"], "--scorer comet: write NAME=COMMAND, the name of letters, digits"),
-        (["comet= "], "--scorer comet= : write NAME=COMMAND"),
-        (["=x"], "--scorer =x: write NAME=COMMAND"),
-        (["a b=x"], "--scorer a b=x: write NAME=COMMAND"),
-        (["chrf=x"], "--scorer chrf=x: 'chrf' is taken; give the scorer another name"),
-        (["a=x", "a=y"], "--scorer a=y: 'a' is taken"),
+        (["comet"], "--scorer comet: expected NAME=COMMAND, the name from letters, digits"),
+        (["comet= "], "--scorer comet= : expected NAME=COMMAND"),
+        (["=x"], "--scorer =x: expected NAME=COMMAND"),
+        (["a b=x"], "--scorer a b=x: expected NAME=COMMAND"),
+        (["chrf=x"], "--scorer chrf=x: the name 'chrf' is already used; choose another"),
+        (["a=x", "a=y"], "--scorer a=y: the name 'a' is already used"),
     ],
 )
-def test_a_scorer_without_a_name_of_its_own_is_refused(given: list[str], message: str) -> None:
+def test_an_invalid_or_used_scorer_name_is_refused(given: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_scorers(given)

@@ -1,4 +1,4 @@
-"""Off-target rates, in scores.json and on the terminal."""
+"""Off-target rates in scores.json and in the terminal."""
 
 import re
 import sys
@@ -26,7 +26,7 @@ def put(run: Path, pair: str, lines: list[str]) -> None:
     (run / "translations" / f"test.{pair}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def test_the_off_target_rate_leaves_empty_lines_out() -> None:
+def test_the_off_target_rate_ignores_empty_lines() -> None:
     def identify(line: str) -> str:
         return "por" if "ão" in line else "glg"
 
@@ -36,7 +36,7 @@ def test_the_off_target_rate_leaves_empty_lines_out() -> None:
 
 
 @pytest.mark.slow
-def test_the_off_target_rate_is_py3langids(
+def test_off_target_rates_come_from_py3langid(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = trained(tmp_path, "data.direction=one-to-many")

@@ -1,4 +1,4 @@
-"""Scores against the SacreBLEU command line on the same files, and everything that is refused."""
+"""Scores compared with the SacreBLEU command on the same files; invalid input."""
 
 import json
 import os
@@ -34,7 +34,7 @@ GROUPS = {"high_resource": ["tur", "rus"], "low_resource": ["aze", "bel"]}
 
 
 def command_line(folder: Path, hypotheses: list[str], *arguments: str, seed: int = 12345) -> Any:
-    """What `sacrebleu` prints for the two files."""
+    """The output of the `sacrebleu` command for the two files."""
     for name, lines in (("hyp", hypotheses), ("ref", REFERENCES)):
         (folder / name).write_bytes("".join(line + "\n" for line in lines).encode())
     program = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-w", "4", *arguments]
@@ -45,7 +45,7 @@ def command_line(folder: Path, hypotheses: list[str], *arguments: str, seed: int
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lang", ["tur", "aze"])
-def test_scores_are_those_of_the_command_line_on_the_written_files(lang: str, tmp_path: Path) -> None:
+def test_scores_equal_those_of_the_sacrebleu_command(lang: str, tmp_path: Path) -> None:
     hypotheses = SYSTEMS[lang][0]
     both = command_line(tmp_path, hypotheses, "-m", "bleu", "chrf")
     resampled = command_line(tmp_path, hypotheses, "-m", "bleu", "--confidence")
@@ -67,7 +67,7 @@ def test_scores_are_those_of_the_command_line_on_the_written_files(lang: str, tm
 
 
 @pytest.mark.slow
-def test_the_seed_is_that_of_the_bootstrap(tmp_path: Path) -> None:
+def test_the_seed_sets_the_bootstrap(tmp_path: Path) -> None:
     printed = command_line(tmp_path, GOOD, "-m", "bleu", "--confidence", "--confidence-n", "50", seed=7)
     scores = score({"tur": (GOOD, REFERENCES)}, **GROUPS, bootstrap=50, seed=7).languages["tur"]
     assert (scores["bleu_low"] + scores["bleu_high"]) / 2 == pytest.approx(printed["confidence_mean"], abs=1e-4)
@@ -77,7 +77,7 @@ def test_the_seed_is_that_of_the_bootstrap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [None, "99"])
-def test_the_environment_stays_as_it_was(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_restored(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
     if before is not None:
         monkeypatch.setenv("SACREBLEU_SEED", before)
@@ -101,7 +101,7 @@ def test_the_result_is_the_content_of_scores_json() -> None:
     assert list(content["languages"]["tur"]) == ["bleu", "bleu_low", "bleu_high", "chrf"]
 
 
-def test_means_are_of_bleu_over_all_over_each_group_and_the_worst() -> None:
+def test_means_of_bleu_cover_all_languages_each_group_and_the_worst() -> None:
     result = score(SYSTEMS, **GROUPS, bootstrap=10)
     tur, aze, bel = (result.languages[lang]["bleu"] for lang in ("tur", "aze", "bel"))
     assert bel == pytest.approx(100)  # the references themselves
@@ -116,14 +116,14 @@ def test_the_mean_of_a_group_without_a_language_is_none() -> None:
     assert result.means.plain() == {"all": bleu, "hrl": None, "lrl": bleu, "worst": bleu}
 
 
-def test_the_score_lies_in_its_interval_and_case_counts() -> None:
+def test_scores_lie_in_their_interval_and_are_case_sensitive() -> None:
     scores = score(SYSTEMS, **GROUPS).languages["tur"]
     assert scores["bleu_low"] < scores["bleu"] < scores["bleu_high"]
     lowered = [line.lower() for line in GOOD]
     assert score({"tur": (lowered, REFERENCES)}, **GROUPS, bootstrap=10).languages["tur"]["bleu"] < scores["bleu"]
 
 
-def test_a_system_that_says_nothing_has_zeros() -> None:
+def test_empty_translations_score_zero() -> None:
     scores = score({"aze": ([""] * len(REFERENCES), REFERENCES)}, **GROUPS, bootstrap=10).languages["aze"]
     assert scores == {"bleu": 0.0, "bleu_low": 0.0, "bleu_high": 0.0, "chrf": 0.0}
 
@@ -133,20 +133,20 @@ def test_a_system_that_says_nothing_has_zeros() -> None:
     [
         ({"aze": (["a", "b"], ["a"])}, {}, "aze: 2 hypotheses for 1 references"),
         ({"aze": (["a"], ["a", "b"])}, {}, "aze: 1 hypotheses for 2 references"),
-        ({"aze": ([], [])}, {}, "aze: no text among its 0 references"),
-        ({"aze": (["a", "b"], ["", " "])}, {}, "aze: no text among its 2 references"),
-        ({}, {}, "there is no language to score"),
-        ({"slk": (["a"], ["a"])}, {}, "slk is neither high- nor low-resource: its scores belong to one of the two"),
+        ({"aze": ([], [])}, {}, "aze: all 0 references are empty"),
+        ({"aze": (["a", "b"], ["", " "])}, {}, "aze: all 2 references are empty"),
+        ({}, {}, "no language to score"),
+        ({"slk": (["a"], ["a"])}, {}, "slk is neither high- nor low-resource; it must be exactly one of the two"),
         ({"aze": (["a"], ["a"])}, {"high_resource": ["aze"]}, "aze is both high- and low-resource"),
         ({"aze": (["a"], ["a"])}, {"bootstrap": 1}, "bootstrap must be at least 2 resamples; got 1"),
     ],
 )
-def test_what_cannot_be_scored_is_refused(systems: dict[str, Any], groups: dict[str, Any], message: str) -> None:
+def test_invalid_input_to_score_is_refused(systems: dict[str, Any], groups: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         score(systems, **{**GROUPS, **groups})
 
 
-def test_sacrebleu_itself_lets_unequal_counts_pass() -> None:
+def test_sacrebleu_accepts_unequal_numbers_of_lines() -> None:
     # The reason for our refusal; should this fail one day, ours may go.
     assert sacrebleu.metrics.bleu.BLEU().corpus_score(["a b c d", "e f"], [["a b c d"]]).score == pytest.approx(100)
 
@@ -166,13 +166,13 @@ def test_only_a_newline_ends_a_line(content: bytes, lines: list[str], tmp_path: 
     assert read_lines(tmp_path / "text") == lines
 
 
-def test_text_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_invalid_utf8_is_an_error_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes("a\nə\n".encode() + b"caf\xe9\n")
     with pytest.raises(ValueError, match=r"text, line 3: not UTF-8 \(invalid continuation byte\)"):
         read_lines(tmp_path / "text")
 
 
-def test_bleu_alone_is_that_of_score() -> None:
+def test_bleu_equals_the_bleu_of_score() -> None:
     systems = {"aze": (["the cat sat on the mat today", "a b c d e"], ["the cat sat on a mat today", "a b c d e f"])}
     whole = score(systems, high_resource=[], low_resource=["aze"], bootstrap=2)
     assert bleu(*systems["aze"]) == whole.languages["aze"]["bleu"] > 10

@@ -1,4 +1,4 @@
-"""Intervals, Holm and the sentence: against SciPy, by hand, and on studies in which nothing differs."""
+"""Paired t intervals, Holm's method and the sentence: compared with SciPy and with worked examples."""
 
 import math
 from statistics import NormalDist
@@ -25,7 +25,7 @@ DIFFERENCES = [0.31, -0.12, 0.88, 0.45, 0.27]
 
 
 @pytest.mark.parametrize("freedom", FREEDOM)
-def test_students_t_is_scipys(freedom: float) -> None:
+def test_students_t_equals_scipys(freedom: float) -> None:
     for t in (0.0, 1e-9, 1e-4, 0.3, -0.7, 1.0, 1.96, -2.776, 12.7, 400.0, -1e6):
         assert t_cdf(t, freedom) == pytest.approx(stats.t.cdf(t, freedom), abs=1e-9)
         assert t_two_sided(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=1e-9, abs=1e-300)
@@ -35,13 +35,13 @@ def test_students_t_is_scipys(freedom: float) -> None:
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.0, -0.1, math.nan])
-def test_there_is_no_quantile_of_what_is_no_probability(probability: float) -> None:
+def test_a_quantile_needs_a_probability(probability: float) -> None:
     with pytest.raises(ValueError, match="a quantile needs a probability between 0 and 1; got"):
         t_quantile(probability, 4)
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 20])
-def test_a_paired_t_interval_is_scipys(seeds: int) -> None:
+def test_a_paired_t_interval_equals_scipys(seeds: int) -> None:
     rng = np.random.default_rng(seeds)
     first, second = rng.normal(20, 2, seeds), rng.normal(19.5, 2, seeds)
     expected = stats.ttest_rel(first, second)
@@ -68,7 +68,7 @@ def test_equal_differences_have_an_interval_without_width() -> None:
 
 
 @pytest.mark.parametrize("differences", [[], [0.1, math.nan], [math.inf]])
-def test_what_has_no_mean_has_no_interval(differences: list[float]) -> None:
+def test_invalid_differences_are_refused(differences: list[float]) -> None:
     with pytest.raises(ValueError, match="needs one or more finite differences; got"):
         paired_t(differences)
 
@@ -81,7 +81,7 @@ def test_five_seeds_detect_a_difference_of_1_24_standard_deviations() -> None:
     assert paired_t(list(centred + found * 1.001)).p < 0.05 < paired_t(list(centred + found * 0.999)).p
 
 
-def test_holm_by_hand() -> None:
+def test_holm_on_a_worked_example() -> None:
     # In order: 0.01 x 4 = 0.04, 0.02 x 3 = 0.06, 0.022 x 2 = 0.044 raised to 0.06, 0.5 x 1.
     assert holm([0.02, 0.5, 0.01, 0.022]) == pytest.approx([0.06, 0.5, 0.04, 0.06])
     assert holm([0.4, 0.9, 0.6]) == [1.0, 1.0, 1.0]
@@ -90,7 +90,7 @@ def test_holm_by_hand() -> None:
 
 
 def test_holm_rejects_what_its_steps_reject() -> None:
-    """Holm as it is taught: from the smallest p on, compare with level / (number left), and stop at the first miss."""
+    """Holm's textbook procedure: compare p values in ascending order with level / (number left), until one fails."""
     rng = np.random.default_rng(0)
     for _ in range(200):
         p_values = list(rng.beta(0.4, 1.5, size=rng.integers(1, 7)))
@@ -103,12 +103,12 @@ def test_holm_rejects_what_its_steps_reject() -> None:
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, math.nan])
-def test_holm_refuses_what_is_no_probability(p: float) -> None:
+def test_holm_refuses_invalid_probabilities(p: float) -> None:
     with pytest.raises(ValueError, match="a p value is between 0 and 1; got"):
         holm([0.5, p])
 
 
-def test_of_200_studies_without_a_difference_about_five_in_a_hundred_find_one() -> None:
+def test_about_five_percent_of_studies_without_a_difference_find_one() -> None:
     rng = np.random.default_rng(7)
     rejected = sum(paired_t(list(rng.normal(0, 0.4, 5))).p < 0.05 for _ in range(200))
     assert 4 <= rejected <= 16
@@ -118,8 +118,8 @@ def test_of_200_studies_without_a_difference_about_five_in_a_hundred_find_one() 
     assert sum(abs(paired_t(list(rng.normal(0, 0.4, 5))).t) > normal for _ in range(200)) > 16
 
 
-def test_of_200_studies_on_scores_of_resampled_sentences_about_five_in_a_hundred_find_one() -> None:
-    """Both systems' outputs are drawn, seed by seed, from the same stock of translations: any difference is chance."""
+def test_about_five_percent_of_studies_on_resampled_sentences_find_a_difference() -> None:
+    """The outputs of both systems are sampled from the same translations: any difference is due to chance."""
     rng, scorer = np.random.default_rng(11), metric_named("chrf")
     words = ["the", "cat", "sat", "on", "a", "mat", "today", "and", "slept"]
     references = [" ".join(rng.choice(words, 8)) for _ in range(60)]
@@ -133,7 +133,7 @@ def test_of_200_studies_on_scores_of_resampled_sentences_about_five_in_a_hundred
     assert 4 <= rejected <= 16
 
 
-def test_the_sentence_says_what_the_numbers_license() -> None:
+def test_the_sentence_states_the_conclusion() -> None:
     def told(seeds: int, *numbers: float) -> str:
         return sentence(Comparison("ccl-m", "uniform", "chrF", seeds, *numbers))
 
@@ -169,7 +169,7 @@ def test_one_seed_licenses_no_claim_about_a_method() -> None:
 # --- over seeds
 
 
-def test_differences_over_seeds_are_scipys_paired_t_test() -> None:
+def test_differences_over_seeds_equal_scipys_paired_t_test() -> None:
     rng = np.random.default_rng(5)
     baseline = dict(zip((3, 1, 8, 4), map(float, rng.normal(20, 2, 4)), strict=True))
     system = {seed: score + float(rng.normal(0.5, 0.3)) for seed, score in baseline.items()}
@@ -182,7 +182,7 @@ def test_differences_over_seeds_are_scipys_paired_t_test() -> None:
     assert found.differences == {str(seed): system[seed] - baseline[seed] for seed in (3, 1, 8, 4)}
 
 
-def test_a_seed_that_only_one_has_is_left_out() -> None:
+def test_seeds_that_only_one_system_has_are_ignored() -> None:
     found = over_seeds({1: 10.0, 2: 12.0, 5: 90.0}, {2: 11.0, 1: 9.5, 7: 0.0})
     assert (found.baseline, found.system, found.difference) == (10.25, 11.0, 0.75)
     assert found.differences == {"1": 0.5, "2": 1.0}
@@ -193,6 +193,6 @@ def test_methods_with_one_seed_have_no_interval() -> None:
     assert (found.difference, found.low, found.high, found.p) == (1.0, None, None, None)
 
 
-def test_no_seed_in_common_is_refused() -> None:
+def test_systems_without_a_common_seed_are_refused() -> None:
     with pytest.raises(ValueError, match=r"no seed in common: the system has \[1, 2\], the baseline \[3\]"):
         over_seeds({2: 1.0, 1: 1.0}, {3: 1.0})

@@ -1,4 +1,4 @@
-"""Zero-shot pairs: which there are, their references, and how scores.json and the table mark them."""
+"""Zero-shot pairs: which pairs exist, their references, and their scores in scores.json and in the table."""
 
 import json
 import warnings
@@ -29,7 +29,7 @@ TEXTS = {
 }
 
 
-def test_references_are_the_sentences_whose_english_is_the_same() -> None:
+def test_references_are_sentences_with_the_same_pivot_sentence() -> None:
     found = zero_shot_pairs(both_ways("tur", "aze", "glg"), lambda task: TEXTS[task.language])
     assert list(found) == ["tur-aze", "aze-tur"]  # Galician shares no sentence with them
     assert (found["tur-aze"].sources, found["tur-aze"].references) == (["ev", "su"], ["ev", "su"])
@@ -41,7 +41,7 @@ def test_a_model_of_one_direction_has_no_zero_shot_pairs() -> None:
     assert zero_shot_pairs(into, lambda task: TEXTS[task.language]) == {}
 
 
-def test_too_many_pairs_are_not_scored_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_pairs_are_not_scored_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "MAX_PAIRS", 5)
     with pytest.warns(UserWarning, match="6 zero-shot pairs are not scored: more than 5"):
         assert zero_shot_pairs(both_ways("tur", "aze", "glg"), lambda task: TEXTS[task.language]) == {}

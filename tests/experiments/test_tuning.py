@@ -61,22 +61,31 @@ def test_the_chosen_value_holds_whatever_the_arm_says_of_it(tmp_path: Path, arm:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("tune.seed=2", r"tune\.seed 2 is one of the seeds: take another, so that no run both"),
+        ("tune.seed=2", r"tune\.seed 2 is one of the seeds; choose another, so that values are not"),
         ("tune.arms={}", r"tune\.arms"),
-        ("tune.arms.nobody={seed: [1, 2]}", r"tune\.arms: has no arm 'nobody'; there are uniform, ccl-m"),
-        ("tune.arms.bitext={seed: [1, 2]}", r"tune\.arms: bitext is the bilingual models and cannot be tuned; leave"),
-        ("tune.arms.placebo={curriculum.every: [5, 6]}", r"placebo waits for ccl-m and cannot be tuned; tune that"),
-        ("tune.arms.ccl-m={}", r"tune must try one key of ccl-m, as in \{curriculum.*\}; got none"),
-        ("tune.arms.ccl-m={curriculum.every: [5, 6], seed: [1, 2]}", r"one key of ccl-m.*got curriculum.every, seed"),
+        ("tune.arms.nobody={seed: [1, 2]}", r"tune\.arms: no arm 'nobody'; the arms are uniform, ccl-m"),
+        (
+            "tune.arms.bitext={seed: [1, 2]}",
+            r"tune\.arms: bitext means the bitext models, which cannot be tuned; remove",
+        ),
+        ("tune.arms.placebo={curriculum.every: [5, 6]}", r"placebo depends on ccl-m and cannot be tuned; tune that"),
+        ("tune.arms.ccl-m={}", r"tune must name one key for ccl-m, as in \{curriculum.*\}; got none"),
+        ("tune.arms.ccl-m={curriculum.every: [5, 6], seed: [1, 2]}", r"one key for ccl-m.*got curriculum.every, seed"),
         (
             "tune.arms.ccl-m={curriculum.every: [5, 6, 7]}",
-            r"must be fair: ccl-m has 3, uniform has 2 values; give each",
+            r"must have the same number of values for each arm; ccl-m has 3, uniform has 2",
         ),
-        ("tune.arms.ccl-m={curriculum.every: [5]}", r"tune must try at least two values for ccl-m"),
-        ("tune.arms.ccl-m={curriculum.every: [5, 5]}", r"distinct values: two would be the run ccl-m-every-5\.0"),
-        ("tune.arms.ccl-m={curriculum.every: [5, 5.0]}", r"ccl-m: curriculum\.every 5 and 5\.0 are one training"),
-        ("tune.arms.ccl-m={seed: [5, 6]}", r"ccl-m: seed 5 and 6 are one training; try distinct values"),
-        ("tune.arms.ccl-m={curriculum.every: [5, [6]]}", r"must try numbers or words for ccl-m, .*every; got \[6\]"),
+        ("tune.arms.ccl-m={curriculum.every: [5]}", r"tune must have at least two values for ccl-m"),
+        (
+            "tune.arms.ccl-m={curriculum.every: [5, 5]}",
+            r"distinct values: two of them have the run name ccl-m-every-5\.0",
+        ),
+        ("tune.arms.ccl-m={curriculum.every: [5, 5.0]}", r"ccl-m: curriculum\.every: 5 and 5\.0 are the same run"),
+        ("tune.arms.ccl-m={seed: [5, 6]}", r"ccl-m: seed: 5 and 6 are the same run; use distinct values"),
+        (
+            "tune.arms.ccl-m={curriculum.every: [5, [6]]}",
+            r"must have numbers or strings as values for ccl-m, .*every; got \[6\]",
+        ),
         (
             "tune.arms.ccl-m={curriculum.every: [5, 0]}",
             r"ccl-m: curriculum\.every cannot be 0: .*greater than or equal",

@@ -62,8 +62,7 @@ def test_a_signal_while_a_process_for_trainings_starts_ends_with_its_code(fresh:
     assert_stopped(ended, number)
 
 
-@pytest.mark.xfail(strict=False, reason="a race: mostly ends with 1 (connection refused), or with 130 for SIGTERM")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["INT", "TERM", "HUP"])
 def test_a_signal_while_prepare_starts_its_workers_ends_with_its_code(fresh: Path, number: int) -> None:
     """A signal to the group ends `prepare` with 128 + the signal, and nothing is left of its work."""
     with running("prepare", "recipe.yaml", "work=other", "--workers", "2", folder=fresh) as process:

@@ -46,7 +46,7 @@ def test_a_corpus_in_a_folder_called_prepared_is_not_replaced_by_its_own_prepara
     before = contents(place)
     done = cclm("prepare", "r.yaml", "data.path=work/prepared", cwd=place)
     assert done.returncode == 1
-    assert "work/prepared: exists and was not made by cclm: nothing was touched" in done.stderr
+    assert "work/prepared: exists and was not made by cclm; nothing was changed" in done.stderr
     assert contents(place) == before
 
 

@@ -1,4 +1,4 @@
-"""log.jsonl: events are written and read as objects of their kind, and what is torn or wrong is told."""
+"""log.jsonl: events are written and read as typed objects; incomplete and invalid lines are detected."""
 
 import json
 import math
@@ -72,19 +72,19 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
         ("\0\0\0", "line 1: not JSON"),
         ("7", "line 1: not an event"),
         ('{"step": 1}', "line 1: not an event"),
-        ('{"event": "probe"}', "line 1: probe event: step: nothing there"),
+        ('{"event": "probe"}', "line 1: probe event: step is missing"),
         ('{"event": "probe", "step": "x"}', "probe event: step: expected a valid integer, got 'x'"),
         ('{"event": "probe", "step": -1}', "step: expected greater than or equal to 0, got -1"),
         ('{"event": "probe", "step": 1, "weights": {"tur": "x"}}', r"weights.tur: expected .*, got 'x'"),
-        ('{"event": "admitted", "step": 1}', "admitted event: language: nothing there"),
+        ('{"event": "admitted", "step": 1}', "admitted event: language is missing"),
     ],
 )
-def test_a_line_that_is_no_event_is_refused_with_its_place(tmp_path: Path, line: str, message: str) -> None:
+def test_a_line_that_is_not_an_event_is_refused_with_its_number(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         Log.read(log(tmp_path, line, *LINES))
 
 
-def test_a_log_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_log_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"log\.jsonl: No such file"):
         Log.read(tmp_path / "log.jsonl")
 

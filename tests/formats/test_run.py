@@ -25,7 +25,7 @@ def test_settings_that_version_0_1_0_wrote_as_json_are_read(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["{", "- a list", "a: [1", "[" * 100_000, "\0"])
-def test_settings_that_cannot_be_read_are_called_damaged(tmp_path: Path, text: str) -> None:
+def test_unreadable_settings_are_reported_as_damaged(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(DataError, match=r"config\.yaml: damaged: "):
         read_settings(tmp_path / "config.yaml")

@@ -1,4 +1,4 @@
-"""The files of studies and sweeps: whatever is read is written again to the same bytes."""
+"""The files of studies and sweeps: reading and writing again gives the same bytes."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_a_sweep_is_read_and_written_to_the_same_bytes(path: Path) -> None:
         ("[]", "expected an object, got list"),
         ('{"version": 2}', "version 2; this program reads 1"),
         ('{"version": 1, "study": 3}', "study: expected .*, got 3"),
-        ('{"version": 1}', "study: nothing there"),
+        ('{"version": 1}', "study is missing"),
     ],
 )
 def test_a_damaged_file_is_refused_with_the_place_and_the_way_out(tmp_path: Path, text: str, message: str) -> None:
@@ -39,6 +39,6 @@ def test_a_damaged_file_is_refused_with_the_place_and_the_way_out(tmp_path: Path
     assert StudyResults.find(tmp_path / "results.json") is None
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"sweep\.json: No such file or directory; run `cclm sweep` again"):
         Sweep.read(tmp_path / "sweep.json")

@@ -1,4 +1,4 @@
-"""results.json and sweep.json: read if they are complete, otherwise refused with the place and the way out."""
+"""results.json and sweep.json: an incomplete file is refused with the field and a remedy."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_a_study_with_failed_trials_and_an_arm_without_any_result_is_read() -> N
         ("[" * 100_000, "not JSON: "),
         ("[]", "expected an object, got list"),
         ('{"version": 2}', "version 2; this program reads 1"),
-        ('{"version": 1}', "recipe: nothing there"),
+        ('{"version": 1}', "recipe is missing"),
     ],
 )
 def test_a_damaged_or_newer_sweep_is_refused(content: str, said: str, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def spoilt(results: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("study/name", 3, "study.name: expected a valid string, got 3"),
         ("comparisons/0/mean", float("nan"), "comparisons[0].mean: expected a finite number, got nan"),
         ("comparisons/0/primary", 1, "comparisons[0].primary: expected a valid boolean, got 1"),
-        ("comparisons/0/sentence", "absent", "comparisons[0].sentence: nothing there"),
+        ("comparisons/0/sentence", "absent", "comparisons[0].sentence is missing"),
         ("data/sizes", [], "data.sizes: expected a valid dictionary, got []"),
         ("arms/uniform/bleu/all", "26", "arms.uniform.bleu.all: expected a valid number, got '26'"),
         ("trials/0/state", "asleep", "trials[0].state: expected 'finished' or 'failed', got 'asleep'"),
@@ -84,4 +84,4 @@ def test_a_value_of_another_shape_is_named_with_its_place(path: str, value: Any,
     with pytest.raises(DataError, match=r"results\.json: ") as refused:
         StudyResults.read(tmp_path / "results.json")
     assert said in str(refused.value)
-    assert str(refused.value).endswith("run `cclm study` again: it writes the file again from the runs")
+    assert str(refused.value).endswith("run `cclm study` again: it rewrites the file from the runs")

@@ -1,4 +1,4 @@
-"""The loss against torch's, its unit, and the learning rate."""
+"""The loss compared with torch's, its unit, and the learning-rate schedule."""
 
 import math
 
@@ -13,12 +13,12 @@ TARGETS = torch.tensor([symbol for sentence in TARGET_OUTPUTS for symbol in sent
 
 
 def logits(**options: torch.dtype) -> torch.Tensor:
-    """Of the eleven real places."""
+    """Logits of the eleven real target tokens."""
     return torch.randn(11, 13, generator=torch.Generator().manual_seed(1)).mul(3).to(**options)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
-def test_the_smoothed_loss_and_its_gradient_are_torchs(smoothing: float) -> None:
+def test_the_smoothed_loss_and_its_gradient_equal_torchs(smoothing: float) -> None:
     ours, theirs = (logits(dtype=torch.float64).requires_grad_() for _ in range(2))
     loss = losses(ours, padded(TARGET_OUTPUTS), smoothing).smoothed
     expected = F.cross_entropy(theirs, TARGETS, label_smoothing=smoothing, reduction="sum")
@@ -28,10 +28,10 @@ def test_the_smoothed_loss_and_its_gradient_are_torchs(smoothing: float) -> None
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-10)
 
 
-def test_the_gradient_is_the_same_however_few_rows_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gradient_does_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     for numbers in (1, 40, 1 << 21):
-        monkeypatch.setattr("cclm.model.loss.AT_A_TIME", numbers)
+        monkeypatch.setattr("cclm.model.loss.CHUNK", numbers)
         ours = logits().requires_grad_()
         (losses(ours, padded(TARGET_OUTPUTS), 0.1).smoothed / 11).backward()
         made.append(ours.grad)
@@ -39,7 +39,7 @@ def test_the_gradient_is_the_same_however_few_rows_are_made_at_a_time(monkeypatc
     assert all(torch.equal(made[0], other) for other in made[1:] if other is not None)
 
 
-def test_the_gradient_is_taken_once() -> None:
+def test_a_second_backward_pass_is_refused() -> None:
     loss = losses(logits().requires_grad_(), padded(TARGET_OUTPUTS), 0.1).smoothed
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="can be computed only once"):
@@ -47,7 +47,7 @@ def test_the_gradient_is_taken_once() -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_likelihood_beside_it_is_not_smoothed(smoothing: float) -> None:
+def test_nll_is_not_smoothed(smoothing: float) -> None:
     expected = F.cross_entropy(logits(), TARGETS, reduction="sum")
     torch.testing.assert_close(losses(logits(), padded(TARGET_OUTPUTS), smoothing).nll, expected)
 
@@ -56,7 +56,7 @@ def test_padding_is_not_counted_and_the_end_of_a_sentence_is() -> None:
     assert losses(logits(), padded(TARGET_OUTPUTS), 0.1).tokens == 3 + 6 + 2
 
 
-def test_batches_add_up() -> None:
+def test_losses_of_batches_add_up() -> None:
     target = padded(TARGET_OUTPUTS)
     whole = losses(logits(), target, 0.1)
     rows = [losses(part, target[i : i + 1], 0.1) for i, part in enumerate(logits().split([3, 6, 2]))]
@@ -65,8 +65,8 @@ def test_batches_add_up() -> None:
     assert [row.tokens for row in rows] == [3, 6, 2]
 
 
-def test_even_logits_cost_log_v_with_and_without_smoothing() -> None:
-    # Every symbol has probability 1/8, whatever the target: 3 bits a token.
+def test_uniform_logits_cost_log_v_with_and_without_smoothing() -> None:
+    # Every symbol has probability 1/8, whatever the target: 3 bits per token.
     loss = losses(torch.zeros(2, 8), torch.tensor([[5, 2]]), 0.1)
     assert bits(loss.smoothed, loss.tokens) == pytest.approx(3)
     assert bits(loss.nll, loss.tokens) == pytest.approx(3)
@@ -93,13 +93,13 @@ def test_smoothing_outside_its_range_is_refused(smoothing: float) -> None:
 
 
 def test_bits_are_the_mean_over_tokens_divided_by_ln_2() -> None:
-    # 10 tokens, each of probability 1/8: 10 ln 8 nats, 3 bits a token.
+    # 10 tokens, each of probability 1/8: 10 ln 8 nats, 3 bits per token.
     assert bits(10 * math.log(8), 10) == pytest.approx(3)
     assert bits(torch.tensor(10 * math.log(8)), torch.tensor(10)) == pytest.approx(3)
 
 
 def test_a_mean_over_no_tokens_is_refused() -> None:
-    with pytest.raises(ValueError, match="bits: a mean over 0 tokens; there must be at least 1"):
+    with pytest.raises(ValueError, match="bits needs at least 1 token; got 0"):
         bits(0.0, torch.tensor(0))
 
 
@@ -115,12 +115,12 @@ def test_the_learning_rate_has_one_peak() -> None:
     assert rates[49:] == sorted(rates[49:], reverse=True)
 
 
-def test_without_warmup_the_learning_rate_is_the_peak_throughout() -> None:
+def test_without_warmup_the_learning_rate_is_constant() -> None:
     assert {learning_rate(step, peak=3e-4, warmup=0) for step in (1, 10, 10**6)} == {3e-4}
 
 
 def test_a_step_before_the_first_is_refused() -> None:
-    with pytest.raises(ValueError, match="steps count from 1; got 0"):
+    with pytest.raises(ValueError, match="step must be at least 1; got 0"):
         learning_rate(0, peak=1, warmup=10)
 
 

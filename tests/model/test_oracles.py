@@ -1,4 +1,4 @@
-"""The Transformer against other people's: torch's for every number and gradient, transformers' for the positions."""
+"""The Transformer compared with torch's (logits and gradients) and with Hugging Face's (position embeddings)."""
 
 import math
 
@@ -22,14 +22,14 @@ NORMS = {
 def torch_transformer(dims: Shape) -> nn.Transformer:
     kinds = {"nhead": dims.heads, "dim_feedforward": dims.feed_forward, "dropout": 0.0, "norm_first": True}
     layer = nn.TransformerEncoderLayer(dims.width, batch_first=True, **kinds)
-    # made here, for nn.Transformer's own warns that it cannot use nested tensors
+    # built here because nn.Transformer's own encoder warns that it cannot use nested tensors
     encoder = nn.TransformerEncoder(layer, dims.layers, nn.LayerNorm(dims.width), enable_nested_tensor=False)
     counts = {"num_encoder_layers": dims.layers, "num_decoder_layers": dims.layers}
     return nn.Transformer(dims.width, batch_first=True, custom_encoder=encoder, **counts, **kinds).double()
 
 
 def in_torchs_names(ours: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
-    """Our parameters, or their gradients, under the names of nn.Transformer."""
+    """Our parameters, or their gradients, by their names in nn.Transformer."""
     theirs = {}
     for side, norms in NORMS.items():
         for kind in ("weight", "bias"):
@@ -47,7 +47,7 @@ def in_torchs_names(ours: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
 
 
 def worked_out(length: int, width: int) -> Tensor:
-    """fairseq's formula, number by number."""
+    """The formula of fairseq, element by element."""
     rows = []
     for position in range(2, length + 2):
         angles = [position * math.exp(-math.log(10000) * i / (width / 2 - 1)) for i in range(width // 2)]
@@ -72,7 +72,7 @@ def torch_logits(model: nn.Transformer, source_table: Tensor, target_table: Tens
 
 
 @pytest.mark.parametrize("joint", [False, True])
-def test_logits_and_all_gradients_are_those_of_torchs_transformer(joint: bool) -> None:
+def test_logits_and_gradients_equal_those_of_torchs_transformer(joint: bool) -> None:
     dims = shape(layers=3, heads=4, source_symbols=13 if joint else 11, joint=joint)
     model = stirred(Transformer(dims, seed=1)).double()
     reference = torch_transformer(dims)
@@ -101,17 +101,17 @@ def test_logits_and_all_gradients_are_those_of_torchs_transformer(joint: bool) -
         torch.testing.assert_close(found[name], gradient, rtol=0, atol=1e-10, msg=name)
 
 
-def test_positions_are_fairseqs_formula() -> None:
+def test_positions_follow_fairseqs_formula() -> None:
     torch.testing.assert_close(sinusoids(50, 12), worked_out(50, 12), rtol=0, atol=1e-12)
 
 
-def test_positions_are_those_of_transformers() -> None:
+def test_positions_equal_those_of_hugging_face() -> None:
     theirs = M2M100SinusoidalPositionalEmbedding(300, 64, padding_idx=1)(torch.full((1, 300), 5))[0]
-    # They multiply in float32: at position 300 the angle is known to 300 * 2**-23 = 4e-5.
+    # Hugging Face multiplies in float32: at position 300 the angle has an error of 300 * 2**-23 = 4e-5.
     torch.testing.assert_close(sinusoids(300, 64).float(), theirs, rtol=0, atol=1e-4)
 
 
-def test_positions_have_any_length_and_the_dtype_of_what_they_are_added_to() -> None:
+def test_positions_have_any_length_and_the_dtype_of_the_input() -> None:
     positions = Positions(12)
     for length, dtype, within in [(3, torch.float32, 1e-7), (2000, torch.float32, 1e-7), (5, torch.float64, 1e-12)]:
         added = positions(torch.zeros(length, 12, dtype=dtype), torch.arange(length))
@@ -122,7 +122,7 @@ def test_positions_have_any_length_and_the_dtype_of_what_they_are_added_to() -> 
     assert not positions.state_dict()
 
 
-def test_positions_made_while_measuring_serve_training_too() -> None:
+def test_positions_created_in_inference_mode_can_be_used_in_training() -> None:
     model = Transformer(shape(), seed=1)
     with torch.inference_mode():
         expected = model(padded(SOURCES), padded(TARGET_INPUTS))
@@ -136,7 +136,7 @@ def heads(seed: int, length: int) -> Tensor:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_both_ways_of_attention_agree(causal: bool) -> None:
+def test_fused_and_explicit_attention_agree(causal: bool) -> None:
     query, key, value = heads(1, 5), heads(2, 5 if causal else 7), heads(3, 5 if causal else 7)
     padding = None if causal else torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
     for inputs in ((query, key, value), (query, key * 50, value)):
@@ -144,7 +144,7 @@ def test_both_ways_of_attention_agree(causal: bool) -> None:
         torch.testing.assert_close(explicit(*inputs, **options), fused(*inputs, **options), rtol=0, atol=1e-10)
 
 
-def test_on_a_cpu_attention_is_explicit() -> None:
+def test_attention_on_a_cpu_is_explicit() -> None:
     def dropped(way: object) -> Tensor:
         assert callable(way)
         torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""Dropout from a pool: the right share, the right scale, decided by torch's stream alone."""
+"""Dropout masks from a pool: rate, scale, and reproducibility with torch's global generator."""
 
 import math
 
@@ -24,12 +24,12 @@ def test_the_share_that_is_dropped_and_the_scale_of_the_rest(rate: float) -> Non
 
 def test_two_masks_are_as_independent_as_two_draws() -> None:
     first, second = (seeded(torch.ones(100_000), 0.5, seed) != 0 for seed in (1, 2))
-    # Both kept: a quarter of the places, give or take 4 standard deviations of as many fair draws.
+    # Kept in both: a quarter of the elements, within 4 standard deviations of as many independent draws.
     both = (first & second).double().mean().item()
     assert both == pytest.approx(0.25, abs=4 * math.sqrt(0.25 * 0.75 / 100_000))
 
 
-def test_the_stream_decides_and_moves_on() -> None:
+def test_the_global_seed_decides_and_every_mask_differs() -> None:
     x = torch.ones(1000)
     assert torch.equal(seeded(x, 0.5, 1), seeded(x, 0.5, 1))
     assert not torch.equal(seeded(x, 0.5, 1), seeded(x, 0.5, 2))
@@ -37,7 +37,7 @@ def test_the_stream_decides_and_moves_on() -> None:
     assert not torch.equal(dropout(x, 0.5), dropout(x, 0.5))
 
 
-def test_the_gradient_goes_where_the_number_went() -> None:
+def test_the_gradient_passes_the_same_mask() -> None:
     x = torch.ones(1000, requires_grad=True)
     y = seeded(x, 0.3, 1)
     y.sum().backward()  # type: ignore[no-untyped-call]
@@ -45,19 +45,19 @@ def test_the_gradient_goes_where_the_number_went() -> None:
     assert torch.equal(x.grad, y.detach())
 
 
-def test_a_mask_takes_no_memory_of_its_own() -> None:
+def test_a_mask_is_a_view_of_the_pool() -> None:
     torch.manual_seed(1)
     pieces = [mask(torch.Size((100, 10)), 0.3, torch.float32) for _ in range(2)]
     assert pieces[0].untyped_storage().data_ptr() == pieces[1].untyped_storage().data_ptr()
 
 
 @pytest.mark.parametrize(("rate", "training"), [(0.0, True), (0.5, False)])
-def test_nothing_is_dropped_where_nothing_should_be(rate: float, training: bool) -> None:
+def test_nothing_is_dropped_at_rate_zero_or_in_evaluation(rate: float, training: bool) -> None:
     x = torch.ones(10)
     assert dropout(x, rate, training) is x
 
 
-def test_what_is_too_large_for_the_pool_is_drawn_by_torch() -> None:
+def test_tensors_too_large_for_the_pool_use_torchs_dropout() -> None:
     x = torch.ones(POOL // 2 + 1)
     torch.manual_seed(1)
     expected = torch.nn.functional.dropout(x, 0.5)

@@ -1,4 +1,4 @@
-"""The Transformer: its initial parameters and their names, what it may see, dropout, and that it learns."""
+"""The Transformer: its initial parameters and their names, masking, dropout, and learning."""
 
 import math
 import random
@@ -9,11 +9,11 @@ import torch
 from toy_model import SOURCES, TARGET_INPUTS, TARGET_OUTPUTS, padded, shape, stirred
 
 from cclm.data import vocabulary
-from cclm.model import PAD, Places, Transformer, attention, losses, transformer
+from cclm.model import PAD, Packing, Transformer, attention, losses, transformer
 from cclm.model.random import dropout
 
 
-def test_padding_is_what_the_data_pad_with() -> None:
+def test_model_and_data_use_the_same_padding_id() -> None:
     assert PAD == vocabulary.PAD
 
 
@@ -32,9 +32,9 @@ def names(side: str, *attentions: str) -> set[str]:
 STACKS = names("encoder", "self_attention") | names("decoder", "self_attention", "cross_attention")
 
 
-def test_the_state_has_the_names_that_others_rely_on() -> None:
+def test_parameter_names_are_fixed() -> None:
     model = Transformer(shape(), seed=1)
-    model(padded(SOURCES), padded(TARGET_INPUTS))  # a pass makes the positions, which are no part of the state
+    model(padded(SOURCES), padded(TARGET_INPUTS))  # a pass creates the position table, which is not part of the state
     assert set(model.state_dict()) == STACKS | {"source_embedding.weight", "target_embedding.weight"}
     assert set(dict(model.named_parameters())) == set(model.state_dict())
 
@@ -42,14 +42,14 @@ def test_the_state_has_the_names_that_others_rely_on() -> None:
 def test_a_joint_model_has_one_embedding_for_source_target_and_output() -> None:
     model = Transformer(shape(source_symbols=13, joint=True), seed=1)
     assert set(model.state_dict()) == STACKS | {"target_embedding.weight"}
-    before = model.encode(Places(padded(SOURCES)))
+    before = model.encode(Packing(padded(SOURCES)))
     with torch.no_grad():
         model.target_embedding.weight[4] += 1
-    changed = (model.encode(Places(padded(SOURCES))) != before).any(dim=1)
-    assert changed.tolist() == [True] * 5 + [False] * 2 + [False] * 4  # symbol 4 occurs in the first source alone
+    changed = (model.encode(Packing(padded(SOURCES))) != before).any(dim=1)
+    assert changed.tolist() == [True] * 5 + [False] * 2 + [False] * 4  # symbol 4 occurs only in the first source
 
 
-def test_parameters_are_those_of_fairseq() -> None:
+def test_parameters_are_initialised_as_in_fairseq() -> None:
     width, inner = 64, 256
     model = Transformer(shape(source_symbols=500, target_symbols=700, width=width, feed_forward=inner), seed=1)
     for name, parameter in model.named_parameters():
@@ -70,7 +70,7 @@ def test_parameters_are_those_of_fairseq() -> None:
             assert parameter.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
 
 
-def test_parameters_are_a_function_of_shape_and_seed_alone() -> None:
+def test_shape_and_seed_determine_the_parameters() -> None:
     first = Transformer(shape(), seed=7).state_dict()
     torch.manual_seed(123)
     again, other = Transformer(shape(), seed=7).state_dict(), Transformer(shape(), seed=8).state_dict()
@@ -79,13 +79,13 @@ def test_parameters_are_a_function_of_shape_and_seed_alone() -> None:
     assert not any(torch.equal(first[name], other[name]) for name in drawn)
 
 
-def test_no_two_matrices_are_alike() -> None:
+def test_no_two_matrices_are_equal() -> None:
     weights = [p.flatten()[:8].tolist() for name, p in Transformer(shape(), seed=1).named_parameters() if p.dim() == 2]
-    weights = [w for w in weights if any(w)]  # the embeddings begin with padding
+    weights = [w for w in weights if any(w)]  # the first row of the embeddings is padding
     assert len({tuple(w) for w in weights}) == len(weights)
 
 
-def test_making_a_model_leaves_the_global_stream_alone() -> None:
+def test_constructing_a_model_does_not_use_the_global_generator() -> None:
     before = torch.get_rng_state()
     Transformer(shape(), seed=7)
     assert torch.equal(torch.get_rng_state(), before)
@@ -102,7 +102,7 @@ def test_the_default_dtype_does_not_change_the_parameters() -> None:
     assert torch.equal(found, expected)
 
 
-def test_a_sentence_alone_gives_what_it_gives_in_a_padded_batch() -> None:
+def test_a_sentence_alone_has_the_same_logits_as_in_a_padded_batch() -> None:
     model = stirred(Transformer(shape(), seed=1))
     together = model(padded(SOURCES), padded(TARGET_INPUTS)).split([3, 6, 2])
     for source, target, found in zip(SOURCES, TARGET_INPUTS, together, strict=True):
@@ -135,7 +135,7 @@ def test_a_later_target_token_does_not_change_earlier_logits(place: int) -> None
     assert not torch.isclose(before[place:], after[place:]).all(dim=1).any()
 
 
-def test_every_source_token_counts_at_every_target_place() -> None:
+def test_every_source_token_affects_every_target_position() -> None:
     model = stirred(Transformer(shape(), seed=1))
     source, target = padded(SOURCES[:1]), padded(TARGET_INPUTS[:1])
     before = model(source, target)
@@ -145,7 +145,7 @@ def test_every_source_token_counts_at_every_target_place() -> None:
         assert not torch.isclose(before, model(changed, target)).all(dim=1).any()
 
 
-def test_the_order_of_the_source_counts() -> None:
+def test_the_order_of_the_source_tokens_matters() -> None:
     model = stirred(Transformer(shape(), seed=1))
     target = padded(TARGET_INPUTS[:1])
     assert not torch.allclose(model(padded([[4, 5, 2]]), target), model(padded([[5, 4, 2]]), target))
@@ -153,11 +153,11 @@ def test_the_order_of_the_source_counts() -> None:
 
 def test_encode_decode_and_logits_are_the_forward_pass() -> None:
     model = stirred(Transformer(shape(), seed=1))
-    source, target = Places(padded(SOURCES)), Places(padded(TARGET_INPUTS))
+    source, target = Packing(padded(SOURCES)), Packing(padded(TARGET_INPUTS))
     states = model.decode(target, model.encode(source), source)
     assert states.shape == (3 + 6 + 2, 8)
     assert torch.equal(model.logits(states), model(padded(SOURCES), padded(TARGET_INPUTS)))
-    # logits of some states: the same rows
+    # logits of a subset of the states are the same rows
     torch.testing.assert_close(model.logits(states[5]), model.logits(states)[5])
 
 
@@ -175,7 +175,7 @@ KINDS = ["dropout", "attention_dropout", "activation_dropout"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_seed_before_a_pass_decides_what_is_dropped(kind: str) -> None:
+def test_the_global_seed_determines_dropout(kind: str) -> None:
     model = dropping(**{kind: 0.5})
     assert torch.equal(seeded_pass(model, 5), seeded_pass(model, 5))
     assert not torch.allclose(seeded_pass(model, 5), seeded_pass(model, 6))
@@ -191,9 +191,9 @@ def test_nothing_is_dropped_in_eval_mode(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "factors"), [("dropout", 2 + 2 * 2 + 2 * 3), ("attention_dropout", 2 + 2 * 2), ("activation_dropout", 4)]
 )
-def test_each_dropout_acts_where_it_should(monkeypatch: pytest.MonkeyPatch, kind: str, factors: int) -> None:
-    # 2 layers a side. dropout: 2 embeddings, 2 sublayers an encoder layer, 3 a decoder layer;
-    # attention: 1 an encoder layer, 2 a decoder layer; activation: 1 a layer.
+def test_each_dropout_rate_applies_to_its_layers(monkeypatch: pytest.MonkeyPatch, kind: str, factors: int) -> None:
+    # 2 encoder and 2 decoder layers. dropout: 2 embeddings, 2 sublayers per encoder layer, 3 per decoder layer;
+    # attention: 1 per encoder layer, 2 per decoder layer; activation: 1 per layer.
     calls = []
 
     def counted(x: torch.Tensor, rate: float, training: bool = True) -> torch.Tensor:
@@ -221,15 +221,15 @@ def test_each_dropout_acts_where_it_should(monkeypatch: pytest.MonkeyPatch, kind
         ({"joint": True}, "a joint embedding needs one vocabulary; got 11 source and 13 target symbols"),
     ],
 )
-def test_a_shape_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_an_invalid_shape_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         shape(**changes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("joint", [False, True])
-def test_it_learns_twenty_pairs_by_heart(joint: bool) -> None:
-    torch.set_num_threads(1)  # so small a model only waits for a second one
+def test_it_memorises_twenty_pairs(joint: bool) -> None:
+    torch.set_num_threads(1)  # a second thread would only slow down so small a model
     symbols, smoothing = 20, 0.1
     draws = random.Random(1)
     sources = [[draws.randrange(4, symbols) for _ in range(draws.randrange(3, 9))] for _ in range(20)]
@@ -245,7 +245,7 @@ def test_it_learns_twenty_pairs_by_heart(joint: bool) -> None:
         loss = losses(model(source, target_input), target_output, smoothing)
         (loss.smoothed / loss.tokens).backward()
         adam.step()
-    # No model goes below the entropy of the smoothed target: one symbol of 1 - e + e/V, the others of e/V.
+    # The lower bound is the entropy of the smoothed target: one symbol of 1 - e + e/V, the others of e/V.
     right, wrong = 1 - smoothing + smoothing / symbols, smoothing / symbols
     floor = -right * math.log(right) - (symbols - 1) * wrong * math.log(wrong)
     assert 0 < loss.smoothed.item() / loss.tokens - floor < 0.02

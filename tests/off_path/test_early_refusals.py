@@ -1,6 +1,7 @@
 """Everything that can be known is checked before the first step of the first stage: no training is done for nothing."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,35 @@ def test_a_sweep_without_low_resource_languages_is_refused_before_anything_is_tr
     message = refused(folder, "sweep", "recipe.yaml", "data.high_resource=[tur, aze]", "data.low_resource=[]")
     assert trainings(folder / "work") == []
     assert "low_resource" in message
+
+
+STUDY = """version: 1
+name: mini
+recipe: recipe.yaml
+seeds: [1]
+arms: {ccl-m: {}}
+"""
+SWEEP = ["sweep", "recipe.yaml", "training.max_steps=5", "--threshold", "0.3", "--aggregate", "max"]
+
+
+@pytest.mark.parametrize(
+    ("command", "change"),
+    [
+        (SWEEP, "vocabulary.pieces=80"),
+        (SWEEP, "benchmark.max_steps=2"),
+        (["study", "mini.yaml", "changes.training.max_steps=5"], "changes.vocabulary.pieces=80"),
+        (["study", "mini.yaml", "changes.training.max_steps=5"], "changes.benchmark.max_steps=2"),
+    ],
+    ids=["sweep-pieces", "sweep-benchmark", "study-pieces", "study-benchmark"],
+)
+def test_settings_that_its_runs_were_not_begun_with_are_refused_before_anything_is_made(
+    folder: Path, command: list[str], change: str
+) -> None:
+    """Neither other data nor other bitext models are made for runs that could not use them."""
+    (folder / "mini.yaml").write_text(STUDY)
+    done(folder, *command)
+    before = contents(folder / "work")
+    message = refused(folder, *command, change)
+    key, _, value = change.removeprefix("changes.").partition("=")
+    assert re.search(rf"{re.escape(key)}: \d+ -> {value}", message)
+    assert contents(folder / "work") == before

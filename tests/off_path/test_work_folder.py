@@ -9,6 +9,11 @@ import pytest
 import torch
 from off_path.cli import cclm, contents, copy_of, done, finish, lost, start, trainings, wait_for, write_text
 
+from cclm.data.prepared import Prepared
+from cclm.experiments.benchmark import _fingerprint
+from cclm.recipe import load_recipe
+from cclm.training.device import device_of
+
 pytestmark = pytest.mark.slow
 KINDS = ("prepared", "graph", "benchmark")
 ONWARD = ("name=other", "training.max_steps=5")
@@ -176,6 +181,38 @@ def test_automatic_precision_after_a_given_one_is_not_stuck(text: Path) -> None:
     done(text, "benchmark", "recipe.yaml", "training.precision=auto")
     done(text, "benchmark", "recipe.yaml", "training.precision=auto")
     assert lost(before, text / "work") == []
+
+
+def precision_here() -> str:
+    """What `auto` stands for with the small model of these tests."""
+    return device_of("cpu", "auto", width=16).precision
+
+
+@pytest.mark.parametrize("names", ["given-then-auto", "auto-then-given"])
+def test_automatic_precision_and_what_it_stands_for_share_one_benchmark(text: Path, names: str) -> None:
+    """L* is the same for both: the second finds it, and no file of it changes."""
+    words = [precision_here(), "auto"] if names == "given-then-auto" else ["auto", precision_here()]
+    done(text, "benchmark", "recipe.yaml", f"training.precision={words[0]}")
+    before = contents(text / "work")
+    told = done(text, "benchmark", "recipe.yaml", f"training.precision={words[1]}")
+    assert "bitext" not in told.stderr
+    assert contents(text / "work") == before
+
+
+def test_a_benchmark_whose_key_has_the_word_auto_is_found(text: Path) -> None:
+    """As earlier versions kept it."""
+    done(text, "benchmark", "recipe.yaml", f"training.precision={precision_here()}")
+    recipe = load_recipe(str(text / "recipe.yaml"), ["training.precision=auto"])
+    prepared = Prepared.open(text / "work" / "prepared")
+    earlier = _fingerprint(recipe, prepared)
+    entry = text / "work/cache/benchmark" / current(text, "benchmark")
+    table = json.loads((entry / "benchmark.json").read_text())
+    (entry / "benchmark.json").write_text(json.dumps(table | {"fingerprint": earlier}))
+    entry.rename(entry.with_name(earlier[:16]))
+    for precision in ("auto", precision_here()):
+        told = done(text, "benchmark", "recipe.yaml", f"training.precision={precision}")
+        assert "bitext" not in told.stderr
+        assert current(text, "benchmark") == earlier[:16]
 
 
 def test_the_cache_holds_prepared_data_graph_and_benchmark_by_key(folder: Path) -> None:

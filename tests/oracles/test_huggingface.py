@@ -62,11 +62,11 @@ def test_null_is_an_absent_cell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"en": "one", "tr": "bir"}\n', r"az.train.json: no column for aze; there are en, tr"),
+        ('{"en": "one", "tr": "bir"}\n', r"az.train.json: no column for aze; the columns are en, tr"),
         ('{"en": "one", "az": 7}\n', r"az.train.json, row 1: expected text, got int '7'"),
         (
             '{"translation": "one"}\n',
-            r"az.train.json, row 1: expected \{code: text\}, at the top or as translation; got str",
+            r'az.train.json, row 1: expected \{code: text\} or \{"translation": \{code: text\}\}, got str',
         ),
     ],
 )

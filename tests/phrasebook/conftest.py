@@ -1,4 +1,4 @@
-"""The phrasebook, and thousands of its meanings: forty of each template."""
+"""The phrasebook, and 40 random fillings of each template."""
 
 import pytest
 

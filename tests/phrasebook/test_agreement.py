@@ -1,4 +1,4 @@
-"""Spelling, articles and vowel harmony over thousands of sentences, by rules that do not know the lexicon's forms."""
+"""Spelling, articles and vowel harmony in thousands of sentences, by rules that are independent of the lexicon."""
 
 import re
 
@@ -42,7 +42,7 @@ def test_sentences_are_tidy(sentences: dict[str, list[str]], lang: str) -> None:
 
 
 @pytest.mark.parametrize("lang", LETTERS)
-def test_sentences_have_the_letters_of_their_language_alone(sentences: dict[str, list[str]], lang: str) -> None:
+def test_sentences_have_only_letters_of_their_language(sentences: dict[str, list[str]], lang: str) -> None:
     # The capital of the Turkic i is İ, whose lower case is two characters in Python.
     allowed = re.compile(rf"[{LETTERS[lang]} ,.?!'’—-]+")
     for sentence in sentences[lang]:

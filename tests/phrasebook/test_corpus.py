@@ -1,5 +1,6 @@
-"""What the corpus promises: distinct, disjoint, held out, the same everywhere."""
+"""The generated corpus: distinct sentences, disjoint splits, held-out combinations, reproducible."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cclm.phrasebook import Corpus, Phrasebook, generate, summary, write
+from cclm.phrasebook import CORPUS_VERSION, Corpus, Phrasebook, generate, summary, write
 from cclm.phrasebook.corpus import held_out_combinations, near_share
 from cclm.phrasebook.templates import combinations
 from cclm.rng import key
@@ -19,6 +20,17 @@ SIZES = {"tur": (1500, 100, 200), "rus": (1500, 100, 200)}
 @pytest.fixture(scope="module")
 def corpus(book: Phrasebook) -> Corpus:
     return generate(book, seed=1, sizes=SIZES)
+
+
+def test_the_text_is_that_of_the_recorded_version(corpus: Corpus) -> None:
+    """Other text for the same language files needs another CORPUS_VERSION, or data and runs would be mixed up."""
+    pairs = [
+        (lang, split, *pair)
+        for lang, splits in corpus.splits.items()
+        for split in splits
+        for pair in splits[split].pairs
+    ]
+    assert (CORPUS_VERSION, hashlib.sha256(repr(pairs).encode()).hexdigest()[:16]) == ("0.1.0", "88dd46fc9186cf94")
 
 
 def english(corpus: Corpus, lang: str, split: str) -> list[str]:
@@ -64,7 +76,7 @@ def test_every_draw_finds_words_that_suit(book: Phrasebook) -> None:
         assert failed < 60, name
 
 
-def test_sizes_are_as_asked(corpus: Corpus) -> None:
+def test_sizes_are_as_requested(corpus: Corpus) -> None:
     for lang, split, sentences in sets(corpus):
         assert len(sentences) == SIZES[lang][("train", "dev", "test").index(split)]
 
@@ -73,7 +85,7 @@ def test_training_english_is_disjoint_between_languages(corpus: Corpus) -> None:
     assert not set(english(corpus, "tur", "train")) & set(english(corpus, "rus", "train"))
 
 
-def test_no_english_stands_twice(corpus: Corpus) -> None:
+def test_no_english_sentence_occurs_twice(corpus: Corpus) -> None:
     every = [sentence for _, _, sentences in sets(corpus) for sentence in sentences]
     assert len(set(every)) == len(every)
 
@@ -133,14 +145,14 @@ def test_the_summary_has_a_row_a_language(book: Phrasebook, corpus: Corpus) -> N
 
 
 def test_an_unknown_language_has_no_size(book: Phrasebook) -> None:
-    with pytest.raises(ValueError, match="no phrasebook in 'xyz'; there are"):
+    with pytest.raises(ValueError, match="the phrasebook has no 'xyz'; it has"):
         generate(book, sizes={"xyz": (1, 1, 1)})
 
 
-def test_more_sentences_than_there_are_is_an_error(tmp_path: Path) -> None:
+def test_requesting_too_many_sentences_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "eng.txt").write_text(
         "== noun: sg\ndog [animal] dog\n== templates\nx | a:animal | the {a}.\n", encoding="utf-8"
     )
     (tmp_path / "rus.txt").write_text("== noun: sg\ndog собака\n== templates\nx | {a}.\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="more sentences wanted than the 1 different ones"):
+    with pytest.raises(ValueError, match="needs more than the 1 different sentences"):
         generate(Phrasebook.load(tmp_path), sizes={"rus": (2, 0, 0)})

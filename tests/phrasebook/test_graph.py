@@ -1,4 +1,4 @@
-"""The graph over the phrasebook finds the families."""
+"""The language graph of the phrasebook finds the language families."""
 
 import io
 from collections import Counter

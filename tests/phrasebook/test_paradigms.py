@@ -1,4 +1,4 @@
-"""Forms in the language files against tables written by hand."""
+"""Forms in the language files, compared with tables written by hand."""
 
 from pathlib import Path
 

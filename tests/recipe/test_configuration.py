@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cclm.cli import cli
+from cclm.cli.entry import cli
 from cclm.recipe import Recipe
 from cclm.recipe.configuration import configuration, meanings_of
 from cclm.recipe.section import Section, sections_in
@@ -24,7 +24,7 @@ def keys_of(section: type[Section], prefix: str = "") -> list[tuple[str, type[Se
     return found
 
 
-def test_the_document_is_what_the_schema_generates() -> None:
+def test_the_document_is_up_to_date() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == configuration(), "run: cclm recipes --keys > docs/configuration.md"
 
 
@@ -33,7 +33,7 @@ def test_the_command_prints_the_document() -> None:
 
 
 @pytest.mark.parametrize(("key", "section", "name"), keys_of(Recipe))
-def test_every_key_has_a_meaning(key: str, section: type[Section], name: str) -> None:
+def test_every_key_is_described(key: str, section: type[Section], name: str) -> None:
     assert meanings_of(section)[name].endswith((".", ")"))
 
 

@@ -22,7 +22,7 @@ def test_yaml_is_version_1_2() -> None:
     ("text", "message"),
     [
         ("a: 1\na: 2", r'x.yaml, line 2: found duplicate key "a"'),
-        ("a:\n\t- b", r"x.yaml, line 2: a tab where YAML wants spaces"),
+        ("a:\n\t- b", r"x.yaml, line 2: a tab where YAML requires spaces"),
         ("a: &x 1\nb: *x", r"x.yaml, line 2: aliases \(\*x\) are not supported"),
         ("a: !!python/object/apply:os.system [ls]", r"x.yaml, line 1: could not determine a constructor"),
         ("[" * 100_000, r"x.yaml, line 1: nested more than 20 deep"),
@@ -33,13 +33,13 @@ def test_yaml_is_version_1_2() -> None:
         ("", r"x.yaml: expected `key: value` lines, got nothing"),
     ],
 )
-def test_a_file_that_cannot_be_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_yaml_is_refused_with_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_yaml(tmp_path / "x.yaml")
 
 
-def test_a_file_that_is_not_there_or_too_large_or_not_text_is_refused(tmp_path: Path) -> None:
+def test_a_missing_too_large_or_binary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none.yaml: No such file or directory"):
         read_yaml(tmp_path / "none.yaml")
     (tmp_path / "huge.yaml").write_text("a: " + "x" * 1_000_001)
@@ -50,12 +50,12 @@ def test_a_file_that_is_not_there_or_too_large_or_not_text_is_refused(tmp_path: 
         read_yaml(tmp_path / "latin.yaml")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "bom.yaml").write_bytes(b"\xef\xbb\xbfa: 1")
     assert read_yaml(tmp_path / "bom.yaml") == {"a": 1}
 
 
-def test_overrides_reach_any_depth_and_leave_the_original_alone() -> None:
+def test_overrides_reach_any_depth_and_do_not_change_the_original() -> None:
     content: dict[str, Any] = {"a": {"b": 1, "c": 2}}
     assert override(content, ["a.b=3", "d.e.f=[1, 2]", "g=no"]) == {
         "a": {"b": 3, "c": 2},
@@ -68,13 +68,13 @@ def test_overrides_reach_any_depth_and_leave_the_original_alone() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("a", "'a' is no override: write key=value"),
-        ("=1", "'=1' is no override"),
-        ("a.b=1", "override a.b: a is 1 and has no keys of its own"),
+        ("a", "'a' is not an override; write key=value"),
+        ("=1", "'=1' is not an override"),
+        ("a.b=1", "override a.b: a is 1 and has no keys"),
         ("c=[1", "override c, line 1: expected"),
     ],
 )
-def test_an_override_that_cannot_be_is_refused(change: str, message: str) -> None:
+def test_an_invalid_override_is_refused(change: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         override({"a": 1}, [change])
 
@@ -83,7 +83,7 @@ def test_an_override_that_cannot_be_is_refused(change: str, message: str) -> Non
     ("content", "message"),
     [
         ({"gatee": {}}, "x: unknown key 'gatee'; did you mean 'gate'?"),
-        ({"zzz": 1}, "x: unknown key 'zzz'; known here: dev_sample, every, gate, sampler, smoothing"),
+        ({"zzz": 1}, "x: unknown key 'zzz'; known keys: dev_sample, every, gate, sampler, smoothing"),
         (
             {"gate": {"name": "competance"}},
             "x: gate.name must be one of 'all', 'competence', 'step'; got 'competance'",
@@ -101,19 +101,19 @@ def test_an_override_that_cannot_be_is_refused(change: str, message: str) -> Non
         ({"gate": 3}, "x: gate should be a valid dictionary or object"),
     ],
 )
-def test_a_mistake_in_the_settings_is_told_with_place_value_and_way_out(content: dict[str, Any], message: str) -> None:
+def test_an_error_names_the_key_the_value_and_the_remedy(content: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         check(CurriculumSection, content, "x")
     assert message in str(error.value)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as error:
         check(CurriculumSection, {"every": 0, "dev_sample": 0}, "x")
     assert len(str(error.value).splitlines()) == 2
 
 
-def test_a_section_does_not_change_after_reading() -> None:
+def test_a_section_is_immutable() -> None:
     class Fixed(Section):
         value: int = 1
 

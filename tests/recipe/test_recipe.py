@@ -79,7 +79,7 @@ COLUMNS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ted8-related-m2o", "ted8-diverse-o2m"])
-def test_a_ted_file_goes_through_the_papers_recipe_with_overrides_alone(name: str, tmp_path: Path) -> None:
+def test_the_papers_recipes_prepare_a_ted_file(name: str, tmp_path: Path) -> None:
     write_ted(tmp_path / "ted", COLUMNS[name.split("-")[1]])
     overrides = [f"data.path={tmp_path}/ted", f"work={tmp_path}/work", "vocabulary.pieces=60"]
     for verb in ("doctor", "prepare", "graph"):
@@ -106,7 +106,7 @@ SMALL += ["training.precision=fp32", "training.device=cpu", "translation.beam=1"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("languages", ["related", "diverse"])
-def test_the_papers_recipes_go_from_a_ted_file_to_a_report_with_overrides_alone(languages: str, tmp_path: Path) -> None:
+def test_the_papers_recipes_run_from_a_ted_file_to_a_report(languages: str, tmp_path: Path) -> None:
     write_ted(tmp_path / "ted", COLUMNS[languages])
     table = tmp_path / "table.json"
     for direction in ("m2o", "o2m"):
@@ -141,7 +141,7 @@ MINIMAL: dict[str, Any] = {
 }
 
 
-def test_a_recipe_of_a_few_lines_is_enough() -> None:
+def test_a_minimal_recipe_is_valid() -> None:
     recipe = Recipe.model_validate(MINIMAL)
     assert recipe.prepared == Path("work/x/prepared")
     assert recipe.graph_file == Path("work/x/graph.json")
@@ -154,7 +154,7 @@ def test_a_recipe_of_a_few_lines_is_enough() -> None:
         ("data.pivot=tur", "data must not name a language twice: tur"),
         ("data.high_resource=[]", None),
         ("data.low_resource=[aze, aze]", "data must not name a language twice: aze"),
-        ("data.path=null", "data needs a path where format is 'tsv'"),
+        ("data.path=null", "data needs a path for format 'tsv'"),
         ("data.format=csv", "data.format must be one of"),
         ("data.high_resource=[a/b]", "data.high_resource.0 string should match pattern"),
         ("name=../x", "name string should match pattern"),
@@ -166,7 +166,7 @@ def test_a_recipe_of_a_few_lines_is_enough() -> None:
         ("version=2", "version must be one of 1; got 2"),
     ],
 )
-def test_a_mistake_in_a_recipe_is_told(tmp_path: Path, change: str, message: str | None) -> None:
+def test_a_mistake_in_a_recipe_is_reported(tmp_path: Path, change: str, message: str | None) -> None:
     (tmp_path / "r.yaml").write_text(json.dumps(MINIMAL))
     if message is None:
         assert load_recipe(str(tmp_path / "r.yaml"), [change]).data.languages == ("aze",)
@@ -176,7 +176,7 @@ def test_a_mistake_in_a_recipe_is_told(tmp_path: Path, change: str, message: str
     assert message in str(error.value)
 
 
-def test_what_a_whole_section_has_wrong_is_told_in_a_line(tmp_path: Path) -> None:
+def test_an_error_of_a_section_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
     path.write_text(json.dumps(MINIMAL))
     for change, message in (
@@ -188,12 +188,12 @@ def test_what_a_whole_section_has_wrong_is_told_in_a_line(tmp_path: Path) -> Non
         assert str(error.value) == f"{path}: {message}"
 
 
-def test_no_language_at_all_is_refused() -> None:
+def test_a_recipe_without_languages_is_refused() -> None:
     with pytest.raises(ValueError, match="must name at least one language"):
         Recipe.model_validate(MINIMAL | {"data": MINIMAL["data"] | {"high_resource": [], "low_resource": []}})
 
 
-def test_an_unknown_recipe_is_refused_with_those_there_are() -> None:
+def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="no recipe 'nope': give a YAML file or one of"):
         load_recipe("nope")
 
@@ -222,7 +222,7 @@ def test_the_recipes_are_listed_and_can_be_copied(tmp_path: Path) -> None:
     assert cclm("recipes", "nope").returncode == 2
 
 
-def test_doctor_prepare_and_graph_print_for_people(recipe: Path, tmp_path: Path) -> None:
+def test_doctor_prepare_and_graph_print_tables(recipe: Path, tmp_path: Path) -> None:
     doctor = cclm("doctor", str(recipe), "--workers", "1")
     assert doctor.returncode == 0, doctor.stderr
     assert "no errors, 4 warnings" in doctor.stdout  # dev sets smaller than the probe
@@ -262,7 +262,7 @@ def test_an_error_in_the_text_ends_with_1_and_no_traceback(recipe: Path, tmp_pat
         assert "Traceback" not in result.stderr
 
 
-def test_a_matrix_of_ones_own_is_taken(recipe: Path, tmp_path: Path) -> None:
+def test_a_graph_file_is_used_instead_of_overlap(recipe: Path, tmp_path: Path) -> None:
     own = {"version": 1, "high_resource": ["tur", "por"], "low_resource": ["aze", "glg"]}
     own["similarity"] = {"aze": {"tur": 0.1, "por": 0.2}, "glg": {"tur": 0.3, "por": 0.4}}
     (tmp_path / "own.json").write_text(json.dumps(own))
@@ -282,12 +282,12 @@ def test_a_matrix_of_ones_own_is_taken(recipe: Path, tmp_path: Path) -> None:
     assert "none.json: No such file or directory" in missing.stderr
 
 
-def test_fewer_subwords_than_asked_for_are_told(recipe: Path) -> None:
+def test_a_model_with_fewer_subwords_is_reported(recipe: Path) -> None:
     printed = cclm("prepare", str(recipe), "vocabulary.pieces=5000", "--workers", "1").stdout
     assert "fewer subwords than the 5,000 asked for" in " ".join(printed.split())
 
 
-def test_a_work_folder_that_cannot_be_written_to_is_told(recipe: Path, tmp_path: Path) -> None:
+def test_a_read_only_work_folder_is_reported(recipe: Path, tmp_path: Path) -> None:
     own = {"version": 1, "high_resource": ["tur", "por"], "low_resource": ["aze", "glg"]}
     own["similarity"] = {"aze": {"tur": 0.1, "por": 0.2}, "glg": {"tur": 0.3, "por": 0.4}}
     (tmp_path / "own.json").write_text(json.dumps(own))
@@ -334,7 +334,7 @@ def test_the_phrasebook_recipe_is_prepared_and_its_graph_is_right(tmp_path: Path
     assert all(not counts.dropped for lang in prepared.manifest.counts.values() for counts in lang.values())
 
 
-def test_a_language_that_the_phrasebook_lacks_is_refused(tmp_path: Path) -> None:
+def test_a_language_missing_from_the_phrasebook_is_refused(tmp_path: Path) -> None:
     result = cclm("prepare", "phrasebook", f"work={tmp_path}", "data.low_resource=[kaz]", "--workers", "1")
     assert result.returncode == 1
     assert "the phrasebook has no 'kaz'; it has aze, bel" in result.stderr

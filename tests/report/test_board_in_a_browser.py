@@ -131,7 +131,7 @@ def test_the_timeline_scrubs_graph_curves_and_table(page: Page, board: Served) -
     assert "bel" not in page.run(NAMES)
     bel = "[...document.querySelectorAll('.by-language tr')].find((row) => row.innerText.startsWith('bel'))"
     assert page.run(f"{bel}.classList.contains('waiting')")
-    assert page.run("document.querySelector('#competence .moment').textContent") == "step 32,000"
+    assert page.run("document.querySelector('#competence .current-step').textContent") == "step 32,000"
     move = "const s = document.querySelector('.timeline input'); s.value = s.min; s.dispatchEvent(new Event('input'))"
     page.run(f"{{ {move} }}")
     page.wait(f"{OPEN} === 4")
@@ -146,7 +146,7 @@ def test_the_timeline_scrubs_graph_curves_and_table(page: Page, board: Served) -
 def test_pointing_at_one_chart_reads_all_of_them_off(page: Page, board: Served) -> None:
     opened(page, board, "ccl-m-avg.1")
     page.point("#losses svg", 0.4)
-    moments = "new Set([...document.querySelectorAll('.grid .moment')].map((text) => text.textContent))"
+    moments = "new Set([...document.querySelectorAll('.grid .current-step')].map((text) => text.textContent))"
     page.wait(f"{moments}.size === 1 && !{moments}.has('step 60,000')")
     assert page.run(OPEN) == 4
     page.point("h1", 0.1)

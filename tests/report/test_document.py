@@ -1,4 +1,4 @@
-"""Documents as HTML and as Markdown, the numbers in them, and the axes of their figures."""
+"""Documents as HTML and Markdown: number formats, tables, escaping, axes of figures."""
 
 import math
 import re
@@ -10,28 +10,28 @@ import pytest
 from made_run import EVIL
 
 from cclm.report.document import (
-    TALL,
+    SCROLL_ROWS,
     Cell,
     Document,
     Figure,
     Paragraph,
     Section,
     Table,
+    abbreviated,
     as_markdown,
     best_of,
     cross_table,
     decimal,
-    deviation,
     document_page,
     escape_markdown,
+    integer,
     interval,
-    large,
     mean,
     name_seeds,
     p_value,
     percent,
     signed,
-    whole,
+    standard_deviation,
     with_deviation,
 )
 from cclm.report.svg import PAINTS, axis_range, frame, text, ticks
@@ -41,10 +41,15 @@ def document(*blocks: Table | Paragraph | Figure) -> Document:
     return Document("kind", "name", "lead", [Section("one", "One", blocks)])
 
 
-def test_numbers_have_a_true_minus_and_a_dash_for_nothing() -> None:
+def test_numbers_use_a_minus_sign_and_missing_values_a_dash() -> None:
     assert (decimal(-1.256), decimal(None), decimal(1234.5, 1)) == ("−1.26", "–", "1,234.5")
     assert (signed(0.5), signed(-0.5), signed(None)) == ("+0.50", "−0.50", "–")
-    assert (whole(12345.4), large(9_999), large(12_345), large(2_304_000)) == ("12,345", "9,999", "12 k", "2.3 M")
+    assert (integer(12345.4), abbreviated(9_999), abbreviated(12_345), abbreviated(2_304_000)) == (
+        "12,345",
+        "9,999",
+        "12 k",
+        "2.3 M",
+    )
     assert (interval(-0.1, 0.4), interval(None, None)) == ("−0.10 to +0.40", "–")
     assert (p_value(0.0004), p_value(0.0123), p_value(None)) == ("< 0.001", "0.012", "–")
 
@@ -59,14 +64,14 @@ def test_seeds_in_a_row_are_named_by_the_first_and_the_last() -> None:
     assert percent(0.125) == "12\u00a0%"
 
 
-def test_the_spread_is_the_sample_standard_deviation_and_one_seed_has_none() -> None:
+def test_a_mean_has_the_sample_standard_deviation_unless_there_is_one_seed() -> None:
     # 1, 2, 6: mean 3, squared deviations 4 + 1 + 9 = 14, over n - 1 = 2 is 7
     assert with_deviation(3.0, [1.0, 2.0, 6.0]) == f"3.00 ± {math.sqrt(7):.2f}"
     assert with_deviation(3.0, [3.0]) == "3.00"
     assert with_deviation(None, []) == "–"
 
 
-def test_the_best_is_told_by_the_digits_that_are_shown() -> None:
+def test_the_best_value_is_chosen_after_rounding() -> None:
     assert best_of([1.234, 1.231, 1.0, None]) == [True, True, False, False]
     assert best_of([3.0, 1.0], lowest=True) == [False, True]
     assert best_of([3.0, None]) == [False, False]  # alone is not best
@@ -83,7 +88,7 @@ def test_ticks_are_round_evenly_spaced_and_written_exactly(low: float, high: flo
     assert gaps == pytest.approx([gaps[0]] * len(gaps))
 
 
-def test_an_axis_has_room_even_for_a_single_value() -> None:
+def test_the_range_of_an_axis_is_not_empty_for_a_single_value() -> None:
     for values in ([0.0], [5.0, 5.0], [-3.0], [1e-30, 2e-30]):
         low, high = axis_range(values)
         assert low < values[0] < high
@@ -98,12 +103,12 @@ def test_an_axis_of_huge_values_is_finite_and_has_short_labels() -> None:
 
 def test_means_and_deviations_of_huge_values_are_finite() -> None:
     assert mean([1e308, 1e308]) == 1e308
-    assert math.isfinite(deviation([1e307, -1e307]))
+    assert math.isfinite(standard_deviation([1e307, -1e307]))
     assert decimal(1e308) == "1e+308"
     assert signed(-1e308) == "−1e+308"
 
 
-def test_a_table_with_too_many_columns_is_turned_round() -> None:
+def test_a_table_with_too_many_columns_is_transposed() -> None:
     def product(row: str, name: str) -> Cell:
         return Cell(f"{row}{name}")
 
@@ -130,8 +135,8 @@ def test_a_page_allows_its_own_styles_and_nothing_else() -> None:
     assert re.fullmatch(r"default-src 'none'; .*; style-src( 'sha256-[\w+/=]{44}'){2}", unescape(policy[1]))
 
 
-def test_a_long_table_scrolls_under_its_head() -> None:
-    rows = [[Cell(str(i)), Cell("1")] for i in range(TALL + 1)]
+def test_a_long_table_scrolls_below_a_fixed_header() -> None:
+    rows = [[Cell(str(i)), Cell("1")] for i in range(SCROLL_ROWS + 1)]
     assert '<div class="wide tall"' in document_page(document(Table("t", ("a", "b"), rows)))
     assert '<div class="wide tall"' not in document_page(document(Table("t", ("a", "b"), rows[1:])))
 
@@ -151,17 +156,17 @@ def test_markdown_has_tables_with_bold_for_the_best() -> None:
     assert made == f"# name\n\nlead\n\n## One\n\n### Title\n\n{rows}\n\nNote.\n\n**so**\n"
 
 
-def test_markdown_links_the_picture_where_it_is_told_the_folder() -> None:
+def test_markdown_links_figures_only_if_their_folder_is_given() -> None:
     made = document(Figure("A forest", ["<svg/>"], "what is seen", "forest.svg"))
     assert as_markdown(made) == "# name\n\nlead\n"  # a part without anything in it has no heading either
     assert as_markdown(made, "pictures/").endswith("## One\n\n![A forest](pictures/forest.svg)\n\nwhat is seen\n")
 
 
-def test_nothing_of_the_users_is_markup_in_markdown() -> None:
+def test_markdown_escapes_every_text() -> None:
     assert escape_markdown("a_b *c* `d` [e](f) <img>\n# g | h") == (r"a\_b \*c\* \`d\` \[e\](f) &lt;img\> \# g \| h")
 
 
-def test_figures_have_colours_by_day_and_by_night() -> None:
+def test_figures_have_light_and_dark_colours() -> None:
     drawing = frame([text(EVIL, 1, 2)], 100, 50, title=EVIL, description=EVIL)
     root = ElementTree.fromstring(drawing)
     style = root.findtext("{http://www.w3.org/2000/svg}style") or ""

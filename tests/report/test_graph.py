@@ -1,4 +1,4 @@
-"""The drawing of the language graph: complete, marked, escaped, inside its frame, and the same every time."""
+"""The drawing of the language graph: content, escaping, layout, determinism."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -17,7 +17,7 @@ READINESS = {"aze": 0.71, "bel": 0.64, "glg": 0.88, "slk": 0.91}
 
 
 def made_up(hrls: int, lrls: int) -> LanguageGraph:
-    """LRL j resembles HRL i by a number below 1 that is spread evenly and is never 0."""
+    """A graph with distinct similarities between 0 and 1, evenly spread."""
     high, low = [f"h{i}" for i in range(hrls)], [f"l{j}" for j in range(lrls)]
     return LanguageGraph(
         high, low, {lrl: {hrl: spread(i, j) for i, hrl in enumerate(high)} for j, lrl in enumerate(low)}
@@ -45,7 +45,7 @@ def test_every_language_is_named_once() -> None:
         assert sorted(names(drawing(given))) == sorted(given.languages)
 
 
-def test_hrls_stand_on_the_left_and_lrls_on_the_right() -> None:
+def test_hrls_are_on_the_left_and_lrls_on_the_right() -> None:
     root = drawing(graph())
     x = {names(node)[0]: float(node[0].get("cx", "")) for node in of_class(root, "node")}
     assert names(root, "hrl") == HRLS
@@ -63,7 +63,7 @@ def test_each_hrl_has_an_edge_to_each_lrl_and_the_nearest_is_marked() -> None:
 
 @pytest.mark.parametrize("kind", ["edge", "nearest"])
 @pytest.mark.parametrize("measure", ["stroke-width", "stroke-opacity"])
-def test_the_more_similar_the_stronger_the_edge(kind: str, measure: str) -> None:
+def test_edges_are_stronger_for_higher_similarity(kind: str, measure: str) -> None:
     def similarity(edge: ET.Element) -> float:
         return float(str(edge.findtext(f"{SVG}title")).split(": ")[1])
 
@@ -79,7 +79,7 @@ def test_strong_edges_do_not_cross() -> None:
         assert order == sorted(order)
 
 
-def test_similarities_do_not_cover_each_other() -> None:
+def test_similarity_labels_do_not_overlap() -> None:
     for given in (graph(), made_up(20, 30), made_up(30, 20), made_up(100, 100)):
         labels = of_class(drawing(given), "similarity")
         heights = sorted(float(label.get("y", "")) for label in labels)
@@ -96,43 +96,43 @@ def test_admitted_lrls_are_filled_and_waiting_ones_hollow() -> None:
     assert (fill["glg"], fill["slk"]) == (fill["por"], fill["ces"])  # the colour of the nearest HRL
 
 
-def test_nobody_admitted_is_not_the_same_as_nothing_said() -> None:
+def test_an_empty_admitted_set_differs_from_none() -> None:
     assert names(drawing(graph(), admitted=()), "waiting") == LRLS
     silent = drawing(graph())
     assert of_class(silent, "waiting") == of_class(silent, "admitted") == []
 
 
-def test_readiness_stands_beside_the_lrls_that_have_one() -> None:
+def test_readiness_is_written_beside_the_lrls_that_have_one() -> None:
     root = drawing(graph(), admitted=["slk"], readiness={"aze": 0.714, "bel": 0.6})
     shown = {names(node)[0]: [label.text for label in of_class(node, "readiness")] for node in of_class(root, "lrl")}
     assert shown == {"aze": ["0.71"], "bel": ["0.60"], "glg": [], "slk": []}
 
 
-def test_a_competence_above_one_is_written_and_a_huge_one_briefly() -> None:
+def test_a_huge_competence_is_written_in_scientific_notation() -> None:
     root = drawing(graph(), readiness={"aze": 1.25, "bel": 2.0**60})
     assert [label.text for label in of_class(root, "readiness")] == ["1.25", "1e+18"]
 
 
-def test_an_lrl_like_nobody_has_no_nearest_hrl_and_stands_last() -> None:
+def test_an_isolated_lrl_has_no_nearest_hrl_and_comes_last() -> None:
     root = drawing(LanguageGraph(HRLS, LRLS, SIMILARITY | {"bel": dict.fromkeys(HRLS, 0.0)}))
     assert names(root, "lrl") == ["aze", "glg", "slk", "bel"]
     assert (len(of_class(root, "edge")), len(of_class(root, "nearest"))) == (13, 3)
-    assert "bel: like no HRL" in str(root.findtext(f"{SVG}desc"))
+    assert "bel: similar to no HRL" in str(root.findtext(f"{SVG}desc"))
 
 
-def test_a_graph_in_which_nobody_resembles_anybody_is_drawn() -> None:
+def test_a_graph_without_any_similarity_is_drawn() -> None:
     for hrls, lrls in ((1, 1), (3, 200), (200, 3)):
         high, low = made_up(hrls, lrls).high_resource, made_up(hrls, lrls).low_resource
         root = drawing(LanguageGraph(high, low, {lrl: dict.fromkeys(high, 0.0) for lrl in low}))
         assert of_class(root, "nearest") == []
 
 
-def test_above_forty_a_side_only_the_nearest_edges_are_drawn() -> None:
+def test_above_forty_languages_per_side_only_the_nearest_edges_are_drawn() -> None:
     root = drawing(made_up(30, 41))
     assert (len(of_class(root, "edge")), len(of_class(root, "nearest"))) == (0, 41)
 
 
-def test_of_very_many_languages_the_most_similar_are_drawn_and_the_rest_counted() -> None:
+def test_with_very_many_languages_the_most_similar_are_drawn_and_the_others_counted() -> None:
     given = made_up(100, 900)
     text = draw_graph(given, admitted=given.low_resource)
     root = ET.fromstring(text)
@@ -142,18 +142,18 @@ def test_of_very_many_languages_the_most_similar_are_drawn_and_the_rest_counted(
     absent = set(given.low_resource) - set(lrls)
     weakest = min(given.similarity[lrl][given.nearest[lrl]] for lrl in lrls)
     assert all(given.similarity[lrl][given.nearest[lrl]] <= weakest for lrl in absent)
-    note = f"not drawn: 780 LRLs less like any HRL (780 admitted) and {100 - len(hrls)} HRLs"
+    note = f"not drawn: 780 LRLs less similar to any HRL (780 admitted) and {100 - len(hrls)} HRLs"
     assert any(note in str(label.text) for label in of_class(root, "quiet"))
     assert len(text) < 200_000
 
 
-def test_what_is_left_out_is_said_of_each_side_that_lacks_something() -> None:
-    assert "not drawn: 1 LRL less like any HRL</text>" in draw_graph(made_up(1, 121))
-    assert re.search(r"not drawn: \d+ HRLs nearest to none of these</text>", draw_graph(made_up(300, 5)))
+def test_the_legend_counts_the_hrls_and_lrls_that_are_not_drawn() -> None:
+    assert "not drawn: 1 LRL less similar to any HRL</text>" in draw_graph(made_up(1, 121))
+    assert re.search(r"not drawn: \d+ HRLs not nearest to any LRL drawn</text>", draw_graph(made_up(300, 5)))
     assert "not drawn" not in draw_graph(made_up(120, 120))
 
 
-def test_a_hostile_title_stays_text() -> None:
+def test_a_title_with_markup_is_escaped() -> None:
     hostile = "</title><script>alert('&')</script>\x00\ud800\n\"two\""
     root = drawing(graph(), title=hostile)
     assert root.findtext(f"{SVG}title") == "</title><script>alert('&')</script>\ufffd\ufffd \"two\""
@@ -167,7 +167,7 @@ def test_it_has_a_name_and_a_description_for_screen_readers() -> None:
     assert said in str(root.findtext(f"{SVG}desc"))
 
 
-def test_it_needs_nothing_from_outside() -> None:
+def test_the_drawing_loads_nothing_from_elsewhere() -> None:
     text = draw_graph(graph(), title="related")
     assert re.findall(r"https?://[^\"']*", text) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"href|url\(|@import|@font-face", text)
@@ -228,9 +228,9 @@ def test_the_same_graph_gives_the_same_text() -> None:
         ({"admitted": ["xyz"]}, "admitted: unknown language xyz"),
         ({"readiness": {"tur": 0.5}}, "readiness: unknown language tur"),
         ({"readiness": {"aze": float("nan")}}, "readiness of aze is nan"),
-        ({"readiness": {"aze": -0.5}}, "readiness of aze is -0.5; a competence is a finite number of at least 0"),
+        ({"readiness": {"aze": -0.5}}, "readiness of aze is -0.5; a competence must be a finite number >= 0"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_raise_an_error(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw_graph(graph(), **wrong)

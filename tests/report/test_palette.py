@@ -1,4 +1,4 @@
-"""The palette of the pages: hues that colour-blind readers can tell apart, and letters that can be read on them."""
+"""The palette of the pages: hues that colour-blind readers can distinguish, and sufficient contrast."""
 
 import math
 import re
@@ -19,7 +19,7 @@ LEAST = {"normal": 7.5, "protanopia": 7.5, "deuteranopia": 7.5, "tritanopia": 5.
 
 
 def colours(mode: str) -> dict[str, str]:
-    """The custom properties of page.css that are colours, by day or by night."""
+    """The colours among the custom properties of page.css, light or dark."""
     light, dark, *_ = re.findall(r":root \{(.*?)\n *\}", asset("page.css"), re.DOTALL)
     return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light if mode == "light" else dark))
 
@@ -30,7 +30,7 @@ def linear(colour: str) -> list[float]:
 
 
 def oklab(rgb: list[float]) -> tuple[float, float, float]:
-    """Ottosson (2020), times 100: a distance of 2 is about what can just be seen."""
+    """OKLab (Ottosson 2020), times 100: a distance of about 2 is just visible."""
     r, g, b = (min(max(share, 0.0), 1.0) for share in rgb)
     long = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)
     medium = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3)

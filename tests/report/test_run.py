@@ -1,4 +1,4 @@
-"""Reading a run directory: absent files are left out, a torn last line is ignored, damaged files are named."""
+"""Reading a run directory: missing files, an incomplete last line of the log, damaged files."""
 
 import json
 from pathlib import Path
@@ -20,19 +20,19 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "work" / "runs" / "run"
 
 
-def test_a_folder_without_a_log_is_no_run(tmp_path: Path) -> None:
+def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no run here: .* has no log.jsonl; give the folder of a run"):
         read_run(tmp_path)
 
 
-def test_what_is_absent_is_empty(run: Path) -> None:
+def test_missing_files_are_empty_or_none(run: Path) -> None:
     found = read_run(run)
     assert (found.name, found.config, found.environment, found.benchmark) == ("run", "", {}, {})
     assert (found.graph, found.scores, found.passages) == (None, None, [])
     assert found.log.events == [Saved(event="saved", step=1)]
 
 
-def test_graph_and_benchmark_may_lie_in_the_work_folder(tmp_path: Path) -> None:
+def test_graph_and_benchmark_are_also_read_from_the_work_folder(tmp_path: Path) -> None:
     run = write_run(tmp_path / "work" / "runs" / "run")
     for name in ("graph.json", "benchmark.json"):
         (run / name).rename(tmp_path / "work" / name)
@@ -45,21 +45,19 @@ def test_graph_and_benchmark_may_lie_in_the_work_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "torn", ['{"event": "tra', '{"event": "admitted", "step": 2, "reason": "\xc3', "nul", '{"a": 1}x']
 )
-def test_a_torn_last_line_is_passed_over(run: Path, torn: str) -> None:
+def test_an_incomplete_last_line_is_ignored(run: Path, torn: str) -> None:
     with (run / "log.jsonl").open("ab") as log:
         log.write(torn.encode("latin-1"))
     assert read_run(run).log.events == [Saved(event="saved", step=1)]
 
 
-def test_a_broken_line_before_the_last_is_named(run: Path) -> None:
+def test_a_damaged_line_before_the_last_is_an_error(run: Path) -> None:
     write_lines(run / "log.jsonl", [json.dumps(SAVED), '{"event": "tra', json.dumps(SAVED)])
-    with pytest.raises(
-        DataError, match=r"log.jsonl line 2: not JSON: .*; for the report it is enough to delete that line"
-    ):
+    with pytest.raises(DataError, match=r"log.jsonl line 2: not JSON: .*; delete that line to get a report"):
         read_run(run)
 
 
-def test_a_report_can_be_made_after_the_advice_about_a_damaged_line_is_followed(run: Path) -> None:
+def test_deleting_a_damaged_line_as_advised_makes_the_run_readable(run: Path) -> None:
     write_lines(run / "log.jsonl", [json.dumps(SAVED), "\0" * 400, json.dumps(SAVED)])
     with pytest.raises(DataError, match=r"log.jsonl line 2: .* delete that line"):
         read_run(run)
@@ -71,18 +69,18 @@ def test_a_report_can_be_made_after_the_advice_about_a_damaged_line_is_followed(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("[1]", "not an event; every line is an object with 'event' and 'step'"),
-        ('{"event": 3}', "not an event; every line is an object with 'event' and 'step'"),
+        ("[1]", "not an event: every line must be an object with 'event' and 'step'"),
+        ('{"event": 3}', "not an event: every line must be an object with 'event' and 'step'"),
         ('{"event": "probe", "step": "x"}', "probe event: step: expected a valid integer, got 'x'"),
         ('{"event": "probe", "step": true}', "probe event: step: expected a valid integer, got True"),
         (
             '{"event": "probe", "step": 1, "weights": {"a": "b"}}',
             "probe event: weights.a: expected .*got 'b'",
         ),
-        ('{"event": "admitted", "step": 1}', "admitted event: language: nothing there"),
+        ('{"event": "admitted", "step": 1}', "admitted event: language is missing"),
     ],
 )
-def test_an_event_that_cannot_be_is_named(run: Path, line: str, complaint: str) -> None:
+def test_an_invalid_event_is_an_error_with_its_line(run: Path, line: str, complaint: str) -> None:
     write_lines(run / "log.jsonl", [line])
     with pytest.raises(DataError, match=f"log.jsonl line 1: {complaint}"):
         read_run(run)
@@ -128,13 +126,13 @@ def test_an_event_that_cannot_be_is_named(run: Path, line: str, complaint: str) 
         ("scores.json", '{"version": 1, "means": {"all": "x"}}', "means.all: expected a valid number, .*got 'x'"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(run: Path, name: str, content: str, complaint: str) -> None:
+def test_a_damaged_file_is_an_error_with_its_name(run: Path, name: str, content: str, complaint: str) -> None:
     (run / name).write_text(content)
     with pytest.raises(DataError, match=f"{name}: .*{complaint}"):
         read_run(run)
 
 
-def test_three_sentences_are_taken_from_all_over_the_file(run: Path) -> None:
+def test_three_sentences_are_evenly_spaced_over_the_file(run: Path) -> None:
     (run / "translations").mkdir()
     write_lines(run / "translations" / "test.aze-eng.txt", [str(i) for i in range(12)])
     (passage,) = read_run(run).passages
@@ -144,7 +142,7 @@ def test_three_sentences_are_taken_from_all_over_the_file(run: Path) -> None:
     assert passage.sentences[0]["source"] is passage.sentences[0]["reference"] is None
 
 
-def test_a_short_file_gives_what_it_has(run: Path) -> None:
+def test_a_short_file_gives_fewer_sentences(run: Path) -> None:
     (run / "translations").mkdir()
     (run / "translations" / "test.a-b.txt").write_text("one")
     (run / "translations" / "test.c-d.txt").write_text("")
@@ -153,7 +151,7 @@ def test_a_short_file_gives_what_it_has(run: Path) -> None:
     assert none.sentences == []
 
 
-def test_the_test_set_is_shown_before_any_other(run: Path) -> None:
+def test_the_test_set_is_preferred_to_other_splits(run: Path) -> None:
     (run / "translations").mkdir()
     for split in ("dev", "test", "train"):
         write_lines(run / "translations" / f"{split}.aze-eng.txt", [split])
@@ -175,7 +173,7 @@ def test_translations_and_references_must_be_parallel(run: Path) -> None:
         read_run(run)
 
 
-def test_other_systems_of_the_same_work_are_compared_where_their_signature_is_the_same(tmp_path: Path) -> None:
+def test_other_runs_in_the_work_folder_are_shown_if_their_signatures_match(tmp_path: Path) -> None:
     run = write_run(tmp_path / "runs" / "mine")
     own = json.loads((run / "scores.json").read_text())
     more = {"checkpoint": "step-00000009", "off_target": "py3langid", "scorers": {"mine": "score.py"}}

@@ -1,4 +1,4 @@
-"""The page of a run: complete, needing nothing but itself, and never running what a run's files say."""
+"""The page of a run: its data, that it loads nothing from elsewhere, and that texts of the run are escaped."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from made_run import EVIL, events, simulated, write_both_ways, write_evil, write_lines, write_log, write_run
 
-from cclm.report.document import SCRIPTS, asset, embed
+from cclm.report.document import SCRIPTS, asset, embed_json
 from cclm.report.pages import run_report
 from cclm.report.run import read_run
 from cclm.report.run_data import MOST_ROUNDS, run_data
@@ -53,7 +53,7 @@ def test_the_page_is_written_into_the_run_and_nowhere_else(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
+def test_the_page_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     text = run_report(write_run(tmp_path / "run")).read_text(encoding="utf-8")
     assert set(re.findall(r"\w+://[^\s\"'`]*", text)) == {"http://www.w3.org/2000/svg"}
     page = Page(text)
@@ -62,7 +62,7 @@ def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
     assert [tag for tag, _ in page.elements].count("script") == 2
 
 
-def test_only_the_page_s_own_style_and_script_may_act(tmp_path: Path) -> None:
+def test_the_policy_allows_only_the_style_and_script_of_the_page(tmp_path: Path) -> None:
     page = page_of(write_run(tmp_path / "run"))
     policy = next(a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None
@@ -71,12 +71,12 @@ def test_only_the_page_s_own_style_and_script_may_act(tmp_path: Path) -> None:
     assert re.fullmatch(r".* style-src 'sha256-[\w+/=]{44}'; script-src 'sha256-[\w+/=]{44}'", policy)
 
 
-def test_scripts_turn_no_text_into_markup() -> None:
+def test_scripts_never_parse_text_as_html() -> None:
     for name in SCRIPTS:
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(", asset(name))
 
 
-def test_what_a_run_s_files_say_stays_text(tmp_path: Path) -> None:
+def test_texts_from_the_run_are_escaped(tmp_path: Path) -> None:
     run = write_evil(tmp_path)
     page = page_of(run)
     assert [tag for tag, _ in page.elements].count("script") == 2
@@ -89,13 +89,13 @@ def test_what_a_run_s_files_say_stays_text(tmp_path: Path) -> None:
     assert page.data["summary"]["stopped"]["reason"] == EVIL
 
 
-def test_json_in_a_script_has_no_angle_and_no_nan() -> None:
-    assert embed({"a": "</script>"}) == '{"a":"\\u003c/script>"}'
+def test_embedded_json_escapes_angle_brackets_and_refuses_nan() -> None:
+    assert embed_json({"a": "</script>"}) == '{"a":"\\u003c/script>"}'
     with pytest.raises(ValueError, match="Out of range float values"):
-        embed(float("nan"))
+        embed_json(float("nan"))
 
 
-def test_what_is_not_finite_is_drawn_as_a_gap(tmp_path: Path) -> None:
+def test_values_that_are_not_finite_are_gaps(tmp_path: Path) -> None:
     losses = ('{"aze": NaN}', '{"aze": Infinity}', '{"aze": 4.0}')
     lines = [f'{{"event": "probe", "step": {step}, "dev_loss": {loss}}}' for step, loss in enumerate(losses)]
     write_lines(tmp_path / "log.jsonl", lines)
@@ -107,7 +107,7 @@ def test_a_lone_surrogate_in_a_reason_does_not_break_the_page(tmp_path: Path) ->
     assert page_of(tmp_path).data["summary"]["stopped"]["reason"] == "\ud800"
 
 
-def test_the_summary_tells_method_steps_and_why_it_stopped(tmp_path: Path) -> None:
+def test_the_summary_has_method_steps_and_stop_reason(tmp_path: Path) -> None:
     assert page_of(write_run(tmp_path / "run")).data["summary"] == {
         "method": "CCL-M avg, threshold 0.9",
         "steps": 60_000,
@@ -117,7 +117,7 @@ def test_the_summary_tells_method_steps_and_why_it_stopped(tmp_path: Path) -> No
     }
 
 
-def test_every_round_and_every_admission_of_the_simulation_is_there(tmp_path: Path) -> None:
+def test_the_data_has_every_round_and_admission_of_the_simulation(tmp_path: Path) -> None:
     data = page_of(write_run(tmp_path / "run")).data
     outcome = simulated()
     names = [language["name"] for language in data["languages"]]
@@ -140,7 +140,7 @@ def test_an_lrl_has_the_hue_of_its_nearest_hrl(tmp_path: Path) -> None:
     assert [data["languages"][hrl]["name"] for hrl in data["graph"]["nearest"]] == ["tur", "rus", "por", "ces"]
 
 
-def test_with_two_directions_per_language_every_direction_is_measured_and_on_its_language_s_side(
+def test_both_directions_of_a_language_are_tasks_with_its_side_and_hue(
     tmp_path: Path,
 ) -> None:
     data = page_of(write_both_ways(tmp_path / "run")).data
@@ -159,12 +159,12 @@ def test_with_two_directions_per_language_every_direction_is_measured_and_on_its
     assert all(None not in column for column in data["rounds"]["dev_loss"])
 
 
-def test_with_one_direction_there_is_no_pivot_to_tell_directions_by(tmp_path: Path) -> None:
+def test_pivot_and_way_are_none_with_one_direction_per_language(tmp_path: Path) -> None:
     data = page_of(write_run(tmp_path / "run")).data
     assert (data["pivot"], {one["way"] for one in data["languages"]}) == (None, {None})
 
 
-def test_of_very_many_rounds_those_that_admitted_are_kept(tmp_path: Path) -> None:
+def test_rounds_with_an_admission_are_kept_among_very_many(tmp_path: Path) -> None:
     probes = [{"event": "probe", "step": i, "dev_loss": {"a": 1.0}, "admitted": ["a"]} for i in range(10_000)]
     for probe in probes[4321:]:
         probe["admitted"] = ["a", "b"]
@@ -175,14 +175,14 @@ def test_of_very_many_rounds_those_that_admitted_are_kept(tmp_path: Path) -> Non
     assert rounds["measured"] == 10_000
 
 
-def test_a_language_of_whom_no_event_tells_is_admitted_when_a_probe_names_it(tmp_path: Path) -> None:
+def test_a_language_without_an_event_is_admitted_at_the_first_probe_that_lists_it(tmp_path: Path) -> None:
     first = {"event": "probe", "step": 100, "dev_loss": {"a": 1.0, "b": 2.0}, "admitted": ["a"]}
     write_log(tmp_path, [first, {**first, "step": 200, "admitted": ["a", "b"]}])
     steps = [admission["step"] for admission in page_of(tmp_path).data["admissions"]]
     assert steps == [0, 200]  # who is there at the first look has been there from the start
 
 
-def test_without_a_graph_the_recipe_says_which_side_a_language_is_on(tmp_path: Path) -> None:
+def test_without_a_graph_the_sides_come_from_the_recipe(tmp_path: Path) -> None:
     run = write_run(tmp_path / "deep" / "runs" / "run")
     (run / "graph.json").unlink()
     data = run_data(read_run(run))
@@ -196,7 +196,7 @@ def test_without_a_graph_the_recipe_says_which_side_a_language_is_on(tmp_path: P
     ("config", "said"),
     [
         ("gate: {name: all}, sampler: {name: temperature}", "all languages from the start, temperature sampling"),
-        ("gate: {name: step}, sampler: {name: unimax}", "admission by the step, unimax sampling"),
+        ("gate: {name: step}, sampler: {name: unimax}", "languages admitted at fixed steps, unimax sampling"),
         ("gate: {name: mine}, sampler: {name: unimax}", "gate mine, unimax sampling"),
         (
             "gate: {name: competence, aggregate: max, threshold: 1}, sampler: {name: unimax}",
@@ -207,19 +207,19 @@ def test_without_a_graph_the_recipe_says_which_side_a_language_is_on(tmp_path: P
         ("gate: !!python/object/apply:os.getcwd []", ""),
     ],
 )
-def test_the_method_is_said_in_words_where_the_recipe_tells(tmp_path: Path, config: str, said: str) -> None:
+def test_the_method_is_described_from_the_recipe(tmp_path: Path, config: str, said: str) -> None:
     write_log(tmp_path, [{"event": "saved", "step": 1}])
     (tmp_path / "config.yaml").write_text(f"curriculum: {{{config}}}\n")
     assert run_data(read_run(tmp_path))["summary"]["method"] == said
 
 
-def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
+def test_a_run_without_events_has_a_page(tmp_path: Path) -> None:
     write_lines(tmp_path / "log.jsonl", [])
     data = page_of(tmp_path).data
     assert (data["rounds"]["steps"], data["scores"], data["translations"], data["admissions"]) == ([], None, [], [])
 
 
-def test_scores_of_other_programs_stand_beside_ours_by_number(tmp_path: Path) -> None:
+def test_scores_of_external_scorers_are_listed_by_index(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     content = json.loads((run / "scores.json").read_text())
     content["languages"]["aze"] |= {"off_target": 0.125, "constructor": 0.712345678}
@@ -230,6 +230,22 @@ def test_scores_of_other_programs_stand_beside_ours_by_number(tmp_path: Path) ->
     found = {language["name"]: language["by_scorers"] for language in data["languages"]}
     assert found == {name: [0.71235] if name == "aze" else [None] for name in found}
     assert page_of(write_run(tmp_path / "plain")).data["scores"]["scorers"] == []
+
+
+def test_zero_shot_pairs_and_tasks_without_a_test_set_are_rows_outside_the_means(tmp_path: Path) -> None:
+    run = write_both_ways(tmp_path / "run")
+    content = json.loads((run / "scores.json").read_text())
+    del content["languages"]["eng-glg"]
+    content |= {"zero_shot": {"tur-aze": {"bleu": 2.0, "chrf": 18.0}}, "left_out": ["eng-glg"]}
+    (run / "scores.json").write_text(json.dumps(content))
+    data = page_of(run).data
+    pair = {"name": "tur-aze", "scores": {"bleu": 2.0, "chrf": 18.0}, "by_scorers": [], "others": []}
+    assert data["scores"]["zero_shot"] == [pair]
+    (task,) = data["scores"]["left_out"]
+    assert (task["name"], task["scores"], task["hue"]) == ("eng-glg", None, "l1 v0")
+    assert task["dev_loss"] == 5.0 - 300 / 200 + 0.7  # of the eighth task at the last step, as the helper writes it
+    assert data["scores"]["means"] == {"all": 3.0}
+    assert "tur-aze" not in [language["name"] for language in data["languages"]]
 
 
 def test_the_helper_logs_what_training_would(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The page as a browser draws it: every curve there, no error, nothing of a run's files executed."""
+"""The page of a run in a browser: charts, tables, keyboard and pointer, no errors, no injected scripts."""
 
 import json
 import re
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, needs_browser]
 
 
 class Drawn(HTMLParser):
-    """What stands in the page once its script has run."""
+    """The content of the page after its script has run."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -52,21 +52,21 @@ class Drawn(HTMLParser):
 
 
 def drawn(page: Path) -> Drawn:
-    """The page after its script, which must have said nothing on the console."""
+    """The page after its script has run; the console must be empty."""
     found = Drawn(dom(page))
     assert "could not be drawn" not in found.text
     return found
 
 
 def acting(page: Path, script: str) -> Drawn:
-    """The page with a visitor: a script that the policy of the page as written would never let run."""
+    """The page after `script` has acted on it; the policy of the page, which would block it, is removed."""
     found = Drawn(visited(page, script))
     assert "could not be drawn" not in found.text
     return found
 
 
 def visited(page: Path, script: str) -> str:
-    """The document of that page."""
+    """The HTML of the page after `script` has acted on it."""
     text = re.sub(r"<meta http-equiv=[^>]*>", "", page.read_text(encoding="utf-8"))
     copy = page.with_name("visited.html")
     copy.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
@@ -89,13 +89,15 @@ def test_both_directions_of_a_language_have_a_curve_and_fill_its_node(tmp_path: 
     assert "…" not in found.text
 
 
-def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
+def test_the_page_shows_scores_admissions_and_translations(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     (tmp_path / "proportional").mkdir()
     (tmp_path / "proportional" / "scores.json").write_text((run / "scores.json").read_text())
     found = drawn(run_report(run))
-    assert "proportional: BLEU of these systems" in found.text
-    assert "glg joined: its HRLs-evaluated competence was 0.902, at or above the threshold of 0.9" in found.text
+    assert "proportional: BLEU of these runs" in found.text
+    assert (
+        "glg admitted: HRLs-evaluated competence 0.902, threshold 0.9; from the competence of por (0.91)" in found.text
+    )
     for words in (
         "mean of LRLs",
         "nrefs:1|case:mixed",
@@ -106,7 +108,7 @@ def test_scores_reasons_and_translations_can_be_read(tmp_path: Path) -> None:
         assert words in found.text
 
 
-def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_path: Path) -> None:
+def test_off_target_rates_and_external_scores_have_columns_if_they_exist(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     plain = drawn(run_report(run)).text
     assert "off-target" not in plain
@@ -120,8 +122,31 @@ def test_off_target_rates_and_other_scores_have_columns_where_there_are_any(tmp_
     assert "BLEUchrFoff-targetcometexactdev loss" in text
     assert "12.5 % (4.0 %)0.7500–" in text
     assert "– (5.0 %)0.712512.50" in text
-    assert "off-target: translations in another language than asked for (in brackets: references)" in text
-    assert "comet and exact: mean over sentences of what that scorer gave" in text
+    assert "off-target: share of translations in the wrong language (in brackets: of the references)" in text
+    assert "comet and exact: mean over sentences of this external scorer" in text
+
+
+def test_zero_shot_pairs_and_tasks_without_a_test_set_are_marked_in_the_score_table(tmp_path: Path) -> None:
+    run = write_both_ways(tmp_path / "run")
+    content = json.loads((run / "scores.json").read_text())
+    del content["languages"]["eng-glg"]
+    content |= {"zero_shot": {"tur-aze": {"bleu": 2.0, "chrf": 18.0}}, "left_out": ["eng-glg"]}
+    (run / "scores.json").write_text(json.dumps(content))
+    text = drawn(run_report(run)).text
+    assert "zero-shot: pairs not trained on, not part of the meanstur-aze2.018.0–" in text
+    assert "not scored: no test set, not part of the meanseng-glg––4.20" in text
+    assert text.index("eng-glg––") < text.index("mean of all3.0")
+
+
+def test_a_mean_of_another_run_stays_in_the_column_of_that_run(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    content = json.loads((run / "scores.json").read_text())
+    for name, rows, mean in (("empty", {}, 7.7), ("full", content["languages"], 9.9)):
+        (tmp_path / name).mkdir()
+        other = content | {"languages": rows, "means": {"all": mean}}
+        (tmp_path / name / "scores.json").write_text(json.dumps(other))
+    text = drawn(run_report(run)).text
+    assert "mean of all26.59.9" in text  # the run without rows has no column
 
 
 def test_a_thousand_languages_can_be_drawn(tmp_path: Path) -> None:
@@ -138,15 +163,15 @@ def test_a_thousand_languages_can_be_drawn(tmp_path: Path) -> None:
         [{"event": "probe", "step": 0, "dev_loss": {"aze": 4.0, "bel": None}}],
     ],
 )
-def test_a_run_that_has_just_begun_says_what_is_not_there_yet(tmp_path: Path, first: list[dict[str, object]]) -> None:
+def test_a_new_run_says_what_is_missing(tmp_path: Path, first: list[dict[str, object]]) -> None:
     write_log(tmp_path, first)
     found = drawn(run_report(tmp_path))
     assert "No scores yet." in found.text
-    assert "not stopped yet" in found.text
-    assert ("No round measured yet." in found.text) == (not first)
+    assert "still running or interrupted" in found.text
+    assert ("No round has been measured yet." in found.text) == (not first)
 
 
-def test_nothing_that_a_run_s_files_say_is_executed(tmp_path: Path) -> None:
+def test_scripts_in_texts_of_the_run_are_not_executed(tmp_path: Path) -> None:
     found = drawn(run_report(write_evil(tmp_path)))
     assert "img" not in found.tags
     assert found.tags.count("script") == 2
@@ -157,7 +182,9 @@ def test_nothing_that_a_run_s_files_say_is_executed(tmp_path: Path) -> None:
 def test_competence_far_above_one_is_explained(tmp_path: Path) -> None:
     probe = {"event": "probe", "step": 1, "dev_loss": {"aze": 3.0, "bel": 4.0}, "admitted": ["aze", "bel"]}
     write_log(tmp_path, [probe | {"competence": {"aze": 16.6, "bel": 1.9}}])
-    assert "Far above 1: aze 16.60. There the bitext model behind L* is much worse" in drawn(run_report(tmp_path)).text
+    assert (
+        "Far above 1: aze 16.60. Their bitext models are much worse than this model" in drawn(run_report(tmp_path)).text
+    )
     write_log(tmp_path, [probe | {"competence": {"aze": 1.6, "bel": 1.9}}])
     assert "Far above 1" not in drawn(run_report(tmp_path)).text
 
@@ -178,7 +205,7 @@ def test_graph_charts_and_player_have_names_for_screen_readers(tmp_path: Path) -
     assert [label.partition(".")[0] for label in labels[1:]] == [
         "Competence", "HRLs-evaluated competence", "Sampling weights", "Dev loss",
     ]  # fmt: skip
-    assert 'role="group" aria-label="step through the training"' in text
+    assert 'role="group" aria-label="training steps"' in text
     assert len(re.findall(r'<button type="button" aria-label="[^"]+"', text)) == 3
 
 
@@ -186,7 +213,7 @@ HUGE = [1e308, -1e308, 1e99, -1e99, 1e-308, 10**400, 0.0]
 
 
 @pytest.mark.parametrize("threshold", [1e308, -1.0, 1e-300])
-def test_numbers_that_nobody_expects_do_not_break_the_page(tmp_path: Path, threshold: float) -> None:
+def test_extreme_numbers_do_not_break_the_page(tmp_path: Path, threshold: float) -> None:
     run = write_run(tmp_path / "run")
     names = ("tur", "rus", "por", "ces", "aze", "bel", "glg", "slk")
     tables = ("dev_loss", "competence", "hrls_competence", "weights")
@@ -233,10 +260,10 @@ def test_arrow_keys_step_through_the_rounds(tmp_path: Path) -> None:
     found = acting(page, pressed("ArrowLeft", 2, shift=True) + pressed("ArrowLeft", 1, shift=False))
     assert (found.open, "step 31,900" in found.text) == ({"hrl": 4, "lrl": 2}, True)
     found = acting(page, pressed("ArrowLeft", 9, shift=True))
-    assert (found.open, "4 of 8 languages take part" in found.text) == ({"hrl": 4}, True)
+    assert (found.open, "4 of 8 languages admitted" in found.text) == ({"hrl": 4}, True)
 
 
-def test_pointing_at_a_chart_shows_its_moment_everywhere(tmp_path: Path) -> None:
+def test_pointing_at_a_chart_selects_the_round_everywhere(tmp_path: Path) -> None:
     point = """const here = document.querySelector('#dev-loss svg'), box = here.getBoundingClientRect();
     here.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + 41, clientY: box.top + 50}));"""
     found = acting(run_report(write_run(tmp_path / "run")), point)
@@ -252,7 +279,7 @@ def test_a_page_can_be_drawn_again_from_newer_data(tmp_path: Path) -> None:
     assert found.tags.count("h1") == 1
 
 
-def test_a_page_drawn_again_stays_where_the_reader_left_it(tmp_path: Path) -> None:
+def test_a_page_drawn_again_keeps_the_selected_step(tmp_path: Path) -> None:
     script = pressed("ArrowLeft", 2, shift=True) + "draw(JSON.parse(embedded.textContent))"
     found = acting(run_report(write_run(tmp_path / "run")), script)
     assert found.open == {"hrl": 4, "lrl": 3}  # at slk's admission, as above

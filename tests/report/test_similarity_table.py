@@ -1,4 +1,4 @@
-"""The table of similarities: the paper's matrix, and a list where a matrix would be too wide."""
+"""The table of similarities: a matrix like the paper's, or a list if that would be too wide."""
 
 from rich.console import Console
 from worked_example import HRLS, LRLS, SIMILARITY, graph
@@ -20,12 +20,12 @@ def rows(given: LanguageGraph) -> list[list[str]]:
 
 
 def wide(num_lrls: int, hrls: tuple[str, ...] = ("tur", "rus", "por", "ces")) -> LanguageGraph:
-    """LRLs that all resemble the HRLs by 0.1, 0.2, 0.3, ... in the order of declaration."""
+    """A graph in which every LRL has similarities 0.1, 0.2, 0.3, ... to the HRLs as declared."""
     each = {hrl: (i + 1) / 10 for i, hrl in enumerate(hrls)}
     return LanguageGraph(hrls, [f"l{j:02}" for j in range(num_lrls)], {f"l{j:02}": each for j in range(num_lrls)})
 
 
-def test_it_is_the_matrix_of_the_papers_appendix_with_the_nearest_starred() -> None:
+def test_the_table_is_the_papers_matrix_with_the_nearest_hrl_starred() -> None:
     assert rows(graph()) == [
         ["tur", "0.50*", "0.12", "0.24", "0.30"],
         ["rus", "0.09", "0.34*", "0.07", "0.08"],
@@ -44,18 +44,18 @@ def test_the_nearest_is_bold_as_well() -> None:
     assert bold == ["0.50*", "0.34*", "0.59*", "0.68*"]
 
 
-def test_among_equals_the_first_declared_is_the_nearest() -> None:
+def test_ties_go_to_the_hrl_declared_first() -> None:
     tied = {"aze": {"rus": 0.3, "tur": 0.3}}
     assert rows(LanguageGraph(["tur", "rus"], ["aze"], tied)) == [["tur", "0.30*"], ["rus", "0.30"]]
 
 
-def test_an_lrl_like_nobody_has_no_star_and_the_caption_says_so() -> None:
+def test_an_isolated_lrl_has_no_star_and_is_named_in_the_caption() -> None:
     lonely = LanguageGraph(HRLS, LRLS, SIMILARITY | {"bel": dict.fromkeys(HRLS, 0.0)})
     assert [row[2] for row in rows(lonely)] == ["0.00"] * 4
-    assert "* nearest HRL; like no HRL: bel" in printed(lonely)
+    assert "* nearest HRL; similar to no HRL: bel" in printed(lonely)
 
 
-def test_up_to_twelve_lrls_have_a_column_each_more_have_a_row_each() -> None:
+def test_lrls_are_columns_up_to_twelve_and_rows_beyond() -> None:
     assert len(rows(wide(12))) == 4
     assert len(rows(wide(13))) == 13
 

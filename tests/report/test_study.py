@@ -1,4 +1,4 @@
-"""The paper's tables with the numbers of a study: means, spreads, the best, marks, and the paper's own beside them."""
+"""The score tables of a study: means, standard deviations, best values, footnotes, the paper's figures."""
 
 import re
 
@@ -11,7 +11,7 @@ from cclm.paper import tables
 from cclm.report.study import ARMS, SAMPLERS, Study, paper_figures
 
 
-def test_table_1_has_the_mean_and_the_spread_over_seeds_of_every_arm() -> None:
+def test_table_1_has_mean_and_standard_deviation_of_every_arm() -> None:
     results = made_study()
     page = page_of(results)
     for metric, name in (("bleu", "BLEU"), ("chrf", "chrF")):
@@ -33,13 +33,13 @@ def test_table_2_splits_the_languages(column: str, over: str) -> None:
         assert shown == f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}"
 
 
-def test_into_many_languages_the_table_is_the_papers_third() -> None:
+def test_one_to_many_studies_have_table_3() -> None:
     results = made_study()
     results["data"]["direction"] = "one-to-many"
     assert any(caption.startswith("Table 3: ") for caption in page_of(results).tables)
 
 
-def test_table_4_has_the_samplers_inside_the_curriculum_and_only_where_there_are_some() -> None:
+def test_table_4_has_the_samplers_inside_the_curriculum_if_there_are_any() -> None:
     assert list(page_of(made_study()).column("Table 4", "BLEU")) == list(SAMPLERS)
     without = page_of(made_study(arms=["proportional", "ccl-m-avg"], primary=[]))
     assert not any(caption.startswith("Table 4") for caption in without.tables)
@@ -55,7 +55,7 @@ def test_the_best_of_each_column_is_bold() -> None:
     }
 
 
-def test_signs_stand_only_where_an_adjusted_primary_comparison_licenses_them() -> None:
+def test_only_significant_primary_comparisons_get_footnotes() -> None:
     results = made_study()
     primary = [one for one in results["comparisons"] if one["holm"] is not None]
     assert [[one["first"], one["second"]] for one in primary] == PRIMARY
@@ -66,11 +66,11 @@ def test_signs_stand_only_where_an_adjusted_primary_comparison_licenses_them() -
     signs = {arm: re.sub(r"[^†‡§]", "", shown) for arm, shown in page.column("Table 1", "chrF").items()}
     assert {arm: sign for arm, sign in signs.items() if sign} == {"ccl-m-avg": "†", "multidds-s": "§"}
     assert not any(re.search("[†‡§]", shown) for shown in page.column("Table 1", "BLEU").values())
-    said = "† better than proportional; § better than ccl-m-avg, by a primary comparison (Holm-adjusted p < 0.05)."
+    said = "† better than proportional; § better than ccl-m-avg in a primary comparison (Holm-adjusted p < 0.05)."
     assert said in page.words
 
 
-def test_the_papers_numbers_stand_beside_ours_where_the_recipe_is_the_papers() -> None:
+def test_recipes_of_the_paper_get_columns_with_its_figures() -> None:
     page = page_of(made_study(recipe="ted8-related-m2o"))
     printed = tables()["table1_main"]
     for arm, row in ARMS.items():
@@ -88,7 +88,7 @@ def test_the_papers_numbers_stand_beside_ours_where_the_recipe_is_the_papers() -
 
 
 @pytest.mark.parametrize("recipe", ["ted8-diverse-o2m", "my/ted8-diverse-o2m.yaml"])
-def test_a_recipe_of_the_papers_is_known_by_its_name_or_its_file(recipe: str) -> None:
+def test_recipes_of_the_paper_are_recognised_by_name_or_file(recipe: str) -> None:
     found = paper_figures(recipe)
     assert found is not None
     assert found.over("ccl-m-avg", "all") == 19.53
@@ -101,14 +101,14 @@ def test_a_recipe_of_the_papers_is_known_by_its_name_or_its_file(recipe: str) ->
     assert paper_figures("phrasebook") is paper_figures("my-ted8") is None
 
 
-def test_more_languages_than_a_page_is_wide_go_down_it() -> None:
+def test_with_many_languages_the_tables_are_transposed() -> None:
     lrls = [f"l{i:02}" for i in range(20)]
     page = page_of(made_study(lrls=lrls, arms=["proportional", "ccl-m-avg"], primary=[]))
     assert page.tables["BLEU of each language"][0] == ["language", "proportional", "ccl-m-avg", "bitext"]
     assert len(page.tables["BLEU of each language"]) == 25
 
 
-def test_tasks_between_a_language_and_the_pivot_are_on_the_side_of_their_language() -> None:
+def test_tasks_have_the_side_of_their_language() -> None:
     results = made_study(arms=["uniform"], primary=[])
     results["data"]["direction"] = "many-to-many"
     for trial in results["trials"]:

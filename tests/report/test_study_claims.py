@@ -1,4 +1,4 @@
-"""What a study may claim: primary comparisons, every difference, the forest plot, and what few seeds cannot tell."""
+"""The comparisons of a study: primary comparisons, all differences, the forest plot, few seeds."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -24,7 +24,7 @@ def test_primary_comparisons_come_first_with_their_sentence_and_adjusted_p() -> 
         assert page.column("Primary comparisons", "chrF")[f"{first} − {second}"] == f"{one['mean']:+.2f}"
 
 
-def test_every_difference_of_every_seed_is_listed() -> None:
+def test_the_difference_of_every_seed_is_listed() -> None:
     results = made_study()
     page = page_of(results)
     captions = [caption for caption in page.tables if caption.endswith(", first − second")]
@@ -54,7 +54,7 @@ def test_one_seed_has_no_interval_and_no_p() -> None:
     assert "Line: " not in page.words
 
 
-def test_few_seeds_are_said_to_be_few() -> None:
+def test_the_report_warns_about_few_seeds() -> None:
     assert "3 seeds are few" in page_of(made_study(seeds=[1, 2, 3])).words
     assert "seeds are few" not in page_of(made_study()).words
 
@@ -66,7 +66,7 @@ def test_without_primary_comparisons_all_are_exploratory() -> None:
     assert not any(mark.endswith("/first − second") for mark in page.strong)
 
 
-def test_of_two_arms_that_score_nothing_no_gain_is_excluded() -> None:
+def test_two_arms_that_score_zero_allow_no_conclusion() -> None:
     results = made_study(primary=[["ccl-m-avg", "tau-5"]])
     for arm in ("ccl-m-avg", "tau-5"):
         results["arms"][arm]["chrf"]["all"] = 0.01
@@ -74,12 +74,12 @@ def test_of_two_arms_that_score_nothing_no_gain_is_excluded() -> None:
         one["sentence"] = "no difference detected; gains above 0.00 can be excluded"
     page = page_of(results)
     assert "can be excluded" not in page.words
-    assert "ccl-m-avg and tau-5 both score 0.0 chrF: nothing follows from their difference." in page.words
+    assert "ccl-m-avg and tau-5 both score 0.0 chrF: no conclusion is possible." in page.words
     results["arms"]["tau-5"]["chrf"]["all"] = 0.06
     assert "can be excluded" in page_of(results).words
 
 
-def test_the_forest_plot_puts_every_mean_and_interval_where_it_belongs() -> None:
+def test_the_forest_plot_has_every_mean_and_interval_at_its_value() -> None:
     results = made_study()
     root = ElementTree.fromstring(forest_plot(Study(typed(results))))
     shown = [one for one in results["comparisons"] if one["metric"] == "chrf" and one["over"] == "all"]

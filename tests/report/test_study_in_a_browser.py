@@ -1,4 +1,4 @@
-"""The pages of a study and of a sweep as a browser draws them: nothing refused, nothing executed, nothing too wide."""
+"""The pages of a study and of a sweep in a browser: no console messages, no injected scripts, phone width."""
 
 from html import escape
 from pathlib import Path
@@ -21,17 +21,17 @@ def drawn(tmp_path: Path, page: str) -> str:
     return dom(path)
 
 
-def test_a_study_is_drawn_without_a_complaint(tmp_path: Path) -> None:
+def test_a_study_is_drawn_without_console_messages(tmp_path: Path) -> None:
     found = drawn(tmp_path, study_page(typed(made_study(failed=[("uniform", 2)]))))
     assert found.count("<table>") == 22
     assert "loss is not finite at step 310" in found
 
 
-def test_a_sweep_is_drawn_without_a_complaint(tmp_path: Path) -> None:
+def test_a_sweep_is_drawn_without_console_messages(tmp_path: Path) -> None:
     assert drawn(tmp_path, sweep_page(Sweep.check(made_sweep(), "sweep.json"))).count('class="figure"') == 2
 
 
-def test_names_that_would_be_markup_stay_names(tmp_path: Path) -> None:
+def test_names_with_markup_are_escaped(tmp_path: Path) -> None:
     found = drawn(
         tmp_path, study_page(typed(made_study(name=EVIL, arms=[EVIL, "uniform"], primary=[["uniform", EVIL]])))
     )
@@ -41,7 +41,7 @@ def test_names_that_would_be_markup_stay_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", ["study", "sweep"])
 def test_a_page_is_not_wider_than_a_phone(tmp_path: Path, page: str) -> None:
-    """Tables and figures scroll by themselves: the page, in a frame as wide as a phone, does not."""
+    """At the width of a phone, tables and figures scroll, but the page does not."""
     long = [f"an-arm-with-a-name-that-goes-on-for-rather-long-{i}" for i in range(30)]
     text = (
         study_page(typed(made_study(arms=long, primary=[long[:2]])))

@@ -1,4 +1,4 @@
-"""A study of one seed whose comparisons are a bootstrap of sentences: its tables, its forest plot, and its modesty."""
+"""A study with one seed, whose comparisons are a bootstrap of sentences: tables, forest plot, caveats."""
 
 import json
 import re
@@ -18,7 +18,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def one_seed() -> dict[str, Any]:
-    """As `made_study` makes it, with intervals half a point wide and p of 0.001, 0.02 and 0.5 by turns."""
+    """A study like `made_study`, with intervals half a point wide and p alternating between 0.001, 0.02 and 0.5."""
     results = made_study(seeds=[3])
     for i, one in enumerate(results["comparisons"]):
         p = (0.001, 0.02, 0.5)[i % 3]
@@ -31,7 +31,7 @@ def one_seed() -> dict[str, Any]:
     return results
 
 
-def test_intervals_and_p_of_a_bootstrap_are_shown_and_called_so() -> None:
+def test_intervals_and_p_are_marked_as_a_bootstrap() -> None:
     results = one_seed()
     page = page_of(results)
     shown = page.column("Primary comparisons", "95\u00a0% interval")
@@ -41,21 +41,21 @@ def test_intervals_and_p_of_a_bootstrap_are_shown_and_called_so() -> None:
             wanted = f"{one['low']:+.2f} to {one['high']:+.2f}".replace("-", "−")
             assert shown[pair] == wanted
             assert page.column("Primary comparisons", "p, Holm")[pair] == "0.003"
-    assert "One seed: intervals and p are of a paired bootstrap of its test sentences" in page.words
-    assert "of the methods they say nothing" in page.words
-    assert "Line: 95\u00a0% interval of a paired bootstrap of the test sentences, of one seed." in page.words
+    assert "The study has one seed: intervals and p come from a paired bootstrap of its test sentences" in page.words
+    assert "but not whether one method is better" in page.words
+    assert "Line: 95\u00a0% interval of a paired bootstrap of the test sentences of one seed." in page.words
     assert "paired t-test" not in page.words
     assert "paired by seed" not in page.words
-    assert "Diamond: the difference, full where" in page.words
+    assert "Diamond: the difference, filled if" in page.words
 
 
-def test_of_one_seed_there_is_no_mean() -> None:
+def test_captions_of_one_seed_do_not_mention_means_over_seeds() -> None:
     page = page_of(one_seed())
     assert "over seeds" not in " ".join(page.tables)
     assert "Cost of one trial" in page.tables
 
 
-def test_no_arm_is_marked_as_better_for_one_seeds_sake() -> None:
+def test_one_seed_gives_no_footnotes() -> None:
     assert not re.search("[†‡§]", page_of(one_seed()).words)
 
 
@@ -67,7 +67,7 @@ def test_the_forest_plot_has_the_intervals() -> None:
     assert len(lines) == len(shown)
     widths = {round(float(line.attrib["x2"]) - float(line.attrib["x1"]), 0) for line in lines}
     assert len(widths) == 1
-    assert (root.findtext(f"{SVG}title") or "").endswith("first − second (one seed, its sentences resampled)")
+    assert (root.findtext(f"{SVG}title") or "").endswith("first − second (one seed, test sentences resampled)")
 
 
 def test_each_language_has_its_difference_and_its_mark() -> None:
@@ -80,7 +80,7 @@ def test_each_language_has_its_difference_and_its_mark() -> None:
     assert not any("of each language, first" in caption for caption in page_of(made_study()).tables)
 
 
-def test_what_was_written_is_read_and_told_in_markdown(tmp_path: Path) -> None:
+def test_the_results_file_gives_the_same_markdown(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(json.dumps(one_seed()))
     told = study_markdown(StudyResults.read(tmp_path / "results.json"))
     assert "### chrF of each language, first − second" in told

@@ -1,4 +1,4 @@
-"""The rest of a study's report: how its arms learned, what that cost, what failed, and that nothing becomes markup."""
+"""The other sections of a study's report: training, cost, failures, data; escaping of texts."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -14,7 +14,7 @@ from cclm.report.study_claims import forest_plot
 from cclm.report.study_page import study_markdown, study_page
 
 
-def test_draws_epochs_admissions_and_losses_on_the_way_are_there() -> None:
+def test_the_page_has_draws_epochs_admissions_and_dev_losses() -> None:
     page = page_of(made_study())
     assert page.column("Micro-batches drawn", "bel")["tau-5"] == "711"
     assert page.column("Passes over the training data", "bel")["tau-5"] == "6.2"
@@ -23,26 +23,24 @@ def test_draws_epochs_admissions_and_losses_on_the_way_are_there() -> None:
         for arm in ("ccl-m-max", "ccl-m-avg", "gate-uniform", "gate-tau-5", "gate-proportional")
         for seed in (1, 2, 3, 4, 5)
     }
-    assert "from the start in proportional, uniform, tau-5, multidds-s." in page.words
-    assert page.column("Dev loss on the way", "at 50\u00a0%")["proportional"] == "4.900"
-    assert page.column("Dev loss on the way", "at 100\u00a0%")["uniform"] == "–"
-    assert "bitext" not in page.column("Dev loss on the way", "at 50\u00a0%")
+    assert "from the start: proportional, uniform, tau-5, multidds-s." in page.words
+    assert page.column("Dev loss during training", "at 50\u00a0%")["proportional"] == "4.900"
+    assert page.column("Dev loss during training", "at 100\u00a0%")["uniform"] == "–"
+    assert "bitext" not in page.column("Dev loss during training", "at 50\u00a0%")
 
 
-def test_an_lrl_that_was_never_admitted_is_said_to_be_so() -> None:
+def test_an_lrl_that_was_not_admitted_is_marked_never() -> None:
     results = made_study()
     for trial in finished(results, "ccl-m-avg"):
         del trial["admissions"]["slk"]
     assert page_of(results).column("Admissions", "slk")["ccl-m-avg, seed 1"] == "never"
 
 
-def test_the_cost_counts_l_star_and_seconds_only_where_somebody_took_the_time() -> None:
+def test_the_cost_has_l_star_and_seconds_if_they_were_measured() -> None:
     results = made_study()
     page = page_of(results)
     # 4,915,200 tokens for the bitext models, 2,304,000 for a trial
-    assert page.column("Cost", "L* beside it") == dict.fromkeys(results["study"]["arms"], "213\u00a0%") | {
-        "bitext": "–"
-    }
+    assert page.column("Cost", "cost of L*") == dict.fromkeys(results["study"]["arms"], "213\u00a0%") | {"bitext": "–"}
     assert "6,400 steps and 4.9 M target tokens" in page.words
     assert "seconds" not in page.tables["Cost of one trial, mean over seeds"][0]
     timed = page_of(results, seconds={"runs/uniform.1": 100.0, "runs/uniform.2": 300.0})
@@ -50,7 +48,7 @@ def test_the_cost_counts_l_star_and_seconds_only_where_somebody_took_the_time() 
     assert timed.column("Cost", "seconds")["tau-5"] == "–"
 
 
-def test_data_losses_and_similarities_are_there() -> None:
+def test_the_page_has_data_sizes_losses_and_similarities() -> None:
     results = made_study()
     page = page_of(results)
     assert page.column("Dataset statistics", "train")["aze"] == "4,500"
@@ -59,7 +57,7 @@ def test_data_losses_and_similarities_are_there() -> None:
     assert {f"Similarities/{hrl}/{lrl}" for hrl, lrl in zip(HRLS, LRLS, strict=True)} <= page.strong
 
 
-def test_failed_trials_are_named_with_their_reason() -> None:
+def test_failed_trials_are_listed_with_their_reason() -> None:
     page = page_of(made_study(failed=[("uniform", 2), ("tau-5", 4)]))
     assert page.tables["Failed trials"][1:] == [
         ["uniform", "2", "runs/uniform.2", "loss is not finite at step 310"],
@@ -87,16 +85,16 @@ def test_an_arm_without_any_finished_trial_has_dashes() -> None:
     assert page_of(results).column("Table 1", "BLEU")["uniform"] == "–"
 
 
-def test_a_study_of_which_nothing_finished_still_has_a_page() -> None:
+def test_a_study_without_finished_trials_has_a_page() -> None:
     results = made_study(arms=["uniform"], seeds=[1], failed=[("uniform", 1), ("bitext", 1)], primary=[["a", "b"]])
     page = page_of(results)
     assert "No trial has finished" in page.words
-    assert "impossible with the trials that finished: a − b." in page.words
-    assert "Nothing to compare" in page.words
+    assert "not possible with the trials that finished: a − b." in page.words
+    assert "Too few trials finished to compare arms." in page.words
 
 
 def evil_study() -> dict[str, Any]:
-    """A study in which every text tries to become markup."""
+    """A study in which every text contains markup."""
     results = made_study(
         name=EVIL, recipe=EVIL, arms=[EVIL, "uniform"], primary=[["uniform", EVIL]], failed=[(EVIL, 1)], lrls=[EVIL]
     )
@@ -109,7 +107,7 @@ def evil_study() -> dict[str, Any]:
     return results
 
 
-def test_nothing_that_the_results_say_becomes_markup() -> None:
+def test_texts_from_the_results_are_escaped() -> None:
     page = page_of(evil_study())
     assert "script" not in page.tags
     assert "img" not in page.tags
@@ -121,7 +119,7 @@ def test_nothing_that_the_results_say_becomes_markup() -> None:
 
 
 @pytest.mark.parametrize("huge", [1e308, -1e308, 1e-300])
-def test_numbers_that_nobody_expects_do_not_break_the_page(huge: float) -> None:
+def test_extreme_numbers_do_not_break_the_page(huge: float) -> None:
     results = made_study(tuned=True)
     for trial in results["trials"]:
         for i, row in enumerate(trial["scores"]["languages"].values()):
@@ -137,7 +135,7 @@ def test_numbers_that_nobody_expects_do_not_break_the_page(huge: float) -> None:
     ElementTree.fromstring(forest_plot(Study(typed(results))))
 
 
-def test_markdown_says_the_same_as_the_page() -> None:
+def test_markdown_has_the_same_tables_as_the_page() -> None:
     results = made_study()
     text, page = study_markdown(typed(results)), page_of(results)
     assert re.findall(r"^### (.*)$", text, flags=re.MULTILINE) == [
@@ -151,5 +149,5 @@ def test_markdown_says_the_same_as_the_page() -> None:
     assert "](pictures/forest.svg)" in study_markdown(typed(results), pictures="pictures")
 
 
-def test_the_page_is_equal_to_the_byte_for_equal_results() -> None:
+def test_equal_results_give_identical_pages() -> None:
     assert study_page(typed(made_study())) == study_page(typed(made_study()))

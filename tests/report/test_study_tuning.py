@@ -1,4 +1,4 @@
-"""What a study tuned, on its page: every try, the choice, what it rests on and what it cost."""
+"""The section on tuning in a study's report: every try, the choice, its rule and its cost."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from cclm.report.study_page import study_markdown
 HEAD = ["arm", "key", "value", "macro dev loss", "weighted", "outcome"]
 
 
-def test_every_try_stands_there_with_its_losses_and_the_choice() -> None:
+def test_every_try_is_listed_with_its_losses_and_the_choice() -> None:
     page = page_of(made_study(tuned=True))
     assert page.tables["Tuning"] == [
         HEAD,
@@ -30,22 +30,22 @@ def test_every_try_stands_there_with_its_losses_and_the_choice() -> None:
     assert "Tuning/tau-5/value" not in page.strong
 
 
-def test_it_says_what_the_choice_rests_on_and_what_it_cost() -> None:
+def test_the_rule_of_the_choice_and_the_cost_are_stated() -> None:
     page = page_of(made_study(tuned=True))
-    assert "The choice used dev data only, and seed 0, which is in no comparison." in page.words
-    assert "The mean over languages decides; weighted by dev sentences, it would favour" in page.words
-    assert "The tuning took 6 trainings, 15,000 steps and 10.0 M target tokens" in page.words
+    assert "The choice used only dev data and seed 0, which is not used in any comparison." in page.words
+    assert "a loss weighted by dev sentences would favour methods that draw HRLs most often" in page.words
+    assert "Tuning took 6 trainings, 15,000 steps and 10.0 M target tokens" in page.words
 
 
-def test_markdown_has_the_same_section_and_a_study_that_tunes_nothing_has_none() -> None:
+def test_only_studies_that_tune_have_the_section() -> None:
     text = study_markdown(typed(made_study(tuned=True)))
-    assert "## What was tuned" in text
+    assert "## Tuning" in text
     assert "| ccl-m-avg | curriculum.threshold | **0.85** | **4.200** | 3.800 | chosen |" in text
     assert "tuned" not in study_markdown(typed(made_study()))
     assert "Tuning" not in page_of(made_study()).tables
 
 
-def test_nothing_in_it_becomes_markup() -> None:
+def test_texts_from_the_tuning_are_escaped() -> None:
     results = made_study(tuned=True)
     arms = results["tuning"]["arms"]
     arms[EVIL] = {"key": EVIL, "tries": [{"value": EVIL, "run": EVIL, "chosen": True, "why": EVIL}]}
@@ -55,7 +55,7 @@ def test_nothing_in_it_becomes_markup() -> None:
     assert "<script" not in study_markdown(typed(results))
 
 
-def test_it_is_read_and_refused_where_it_has_another_shape(tmp_path: Path) -> None:
+def test_invalid_tuning_results_are_refused(tmp_path: Path) -> None:
     results = made_study(tuned=True)
     (tmp_path / "results.json").write_text(json.dumps(results))
     assert StudyResults.read(tmp_path / "results.json") == typed(results)

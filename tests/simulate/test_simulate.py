@@ -1,4 +1,4 @@
-"""The simulation: the paper's sets out of the box, a user's own, thresholds compared; in the terminal and as JSON."""
+"""The simulation: built-in and custom scenarios, comparison of thresholds, terminal and JSON output."""
 
 import io
 import json
@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from cclm.cli import cli
+from cclm.cli.entry import cli
 from cclm.errors import ConfigError
 from cclm.simulate import BUILT_IN, compare_thresholds, load_scenario, simulate
 from cclm.simulate.display import SimulationView
@@ -24,7 +24,7 @@ def quiet(name: str = "related", *changes: str) -> Any:
     return load_scenario(name, ["learning.sentence_sd=0", *changes])
 
 
-def test_the_papers_sets_carry_the_papers_figures() -> None:
+def test_the_papers_sets_have_the_papers_figures() -> None:
     related, o2m = load_scenario("related"), load_scenario("related-o2m")
     assert (related.sizes["aze"], related.benchmark["aze"], o2m.benchmark["aze"]) == (5940, 7.87, 9.703)
     assert related.graph.nearest == {"aze": "tur", "bel": "rus", "glg": "por", "slk": "ces"}
@@ -41,7 +41,7 @@ def test_loss_falls_from_the_start_to_the_plateau() -> None:
     assert curves.losses()["slk"] == pytest.approx(5.205, abs=1e-3)
 
 
-def test_half_of_the_way_is_gone_at_the_pace_where_the_exponent_is_one() -> None:
+def test_the_distance_to_the_plateau_is_halved_at_the_pace_with_exponent_one() -> None:
     curves = LearningCurves(quiet("related", "learning.exponent=1", "learning.transfer=0"))
     curves.train({"tur": 1.0}, 750)
     assert curves.losses()["tur"] == pytest.approx((13 + 4.344) / 2)
@@ -49,7 +49,7 @@ def test_half_of_the_way_is_gone_at_the_pace_where_the_exponent_is_one() -> None
     assert curves.losses()["aze"] == pytest.approx(5.27575 + (13 - 5.27575) / 1.5)  # half of each step: similarity .50
 
 
-def test_the_noise_of_a_probe_shrinks_with_the_root_of_the_sample() -> None:
+def test_the_noise_of_a_probe_falls_with_the_square_root_of_the_sample() -> None:
     def spread(sample: int) -> float:
         curves = LearningCurves(load_scenario("related", [f"curriculum.dev_sample={sample}"]))
         errors = [curves.probe(step)["tur"] - 13.0 for step in range(400)]
@@ -66,7 +66,7 @@ def test_a_higher_threshold_admits_later() -> None:
     assert steps[0] > 0
 
 
-def test_the_second_phase_admits_whom_the_threshold_left_out() -> None:
+def test_the_second_phase_admits_the_remaining_languages() -> None:
     outcome = simulate(quiet("related", "curriculum.gate.threshold=5", "second_phase=2000", "max_steps=3000"))
     assert outcome.admissions["bel"]["step"] == 2000
     assert outcome.rounds[-1]["waiting"] == []
@@ -85,7 +85,7 @@ def test_other_samplers_can_be_simulated(sampler: str) -> None:
     assert len(outcome.rounds) == 11
 
 
-def test_without_a_competence_gate_there_is_no_threshold_to_compare() -> None:
+def test_thresholds_are_compared_only_with_a_competence_gate() -> None:
     assert compare_thresholds(quiet("related", "curriculum.gate={name: all}")) == {}
 
 
@@ -93,7 +93,7 @@ def test_without_a_competence_gate_there_is_no_threshold_to_compare() -> None:
 def test_every_scenario_runs_and_is_printed(name: str) -> None:
     result = run(name, "--no-thresholds", "max_steps=3000", "curriculum.gate.threshold=0.1")
     assert result.exit_code == 0
-    assert "no model was trained" in result.stdout
+    assert "no model is trained" in result.stdout
     assert " admitted: HRLs-evaluated" in result.stdout
 
 
@@ -119,14 +119,14 @@ def test_json_has_every_round() -> None:
     assert list(compared["thresholds"]) == ["0.5", "0.6", "0.7", "0.8", "0.9", "1"]
 
 
-def test_a_scenario_printed_as_yaml_is_the_scenario(tmp_path: Path) -> None:
+def test_a_scenario_printed_as_yaml_loads_as_the_same_scenario(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(run("related", "--yaml").stdout)
     mine = load_scenario(str(tmp_path / "mine.yaml"))
     assert mine == load_scenario("related")
     assert simulate(mine).rounds == simulate(load_scenario("related")).rounds
 
 
-def test_a_scenario_of_ones_own_needs_few_lines(tmp_path: Path) -> None:
+def test_a_custom_scenario_needs_few_lines(tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text(
         "version: 1\n"
         "high_resource: {deu: {size: 1000000, benchmark: 3.5}}\n"
@@ -143,7 +143,7 @@ def test_a_language_that_is_never_admitted_is_named() -> None:
     assert "never admitted: aze, bel, glg, slk" in result.stdout
 
 
-def test_the_picture_fetches_nothing(tmp_path: Path) -> None:
+def test_the_picture_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     result = run("related", "--no-thresholds", "max_steps=1000", "--svg", str(tmp_path / "x.svg"))
     assert result.exit_code == 0
     picture = (tmp_path / "x.svg").read_text()
@@ -165,14 +165,14 @@ def test_the_picture_fetches_nothing(tmp_path: Path) -> None:
         ("related", ["curriculum.gate.threshold=-1"], "curriculum: threshold must be a number of at least 0; got -1.0"),
     ],
 )
-def test_a_scenario_that_cannot_be_is_refused(name: str, changes: list[str], message: str) -> None:
+def test_an_invalid_scenario_is_refused(name: str, changes: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         load_scenario(name, changes)
     assert message in str(error.value)
 
 
 def test_methods_that_need_a_model_are_refused() -> None:
-    with pytest.raises(ConfigError, match="multidds-s is driven by gradients of a model"):
+    with pytest.raises(ConfigError, match="multidds-s needs gradients of a model"):
         simulate(quiet("related", "curriculum.sampler={name: multidds-s}"))
 
 

@@ -52,7 +52,7 @@ TARGETS = {"parent": 3, "group": 3, "all": 2, "one": 2}
 SIGNALS = {signal.SIGKILL: 8, signal.SIGTERM: 1, signal.SIGINT: 1}
 CLOCKS = re.compile(r"(^|/)(timing\.jsonl|environment\.json|\.?[^/]*lock)$")
 """Files that say when, how fast and where something was made, and locks."""
-COST = re.compile(rb"What it cost\n.*?(?=\n## )|What it cost</h2>.*?(?=<h2)", re.DOTALL)
+COST = re.compile(rb"## Cost\n.*?(?=\n## )|>Cost</h2>.*?(?=<h2)", re.DOTALL)
 """The section of a study's report that says how many seconds its trainings took."""
 CHECKPOINT = re.compile(r"(.*/checkpoints)/step-(\d+)(/|$)")
 LIMIT = 300.0
@@ -159,7 +159,7 @@ class Soak:
 
     def _killed_until_done(self, name: str, duration: float, kills: int, deadline: float) -> bool:
         """Whether a signal was among the kills that lets a training save its state."""
-        gently, at_once = False, False
+        gently = False
         for _ in range(1000):
             process = self._start(name, cold=self._chance.random() < 0.25)
             # Early moments are more frequent: a command that goes on from where it was has less and less to do.
@@ -174,10 +174,9 @@ class Soak:
                 gently |= number != signal.SIGKILL
                 self._judge_killed(name, process, wait(process, LIMIT), target, number, moment)
             else:
-                # A command that was started before the processes of a killed one had ended may find them at work.
-                self._judge(name, process, code, "nothing", (0, 1) if at_once else (0,))
-                if code != 1 or not at_once:
-                    return gently
+                self._judge(name, process, code, "nothing", (0,))
+                return gently
+            # A command that is started before the processes of a killed one have ended waits for them.
             at_once = self._chance.random() < 0.25
             if not at_once and (alive := left_over(PATIENCE)):
                 self.tally.survivors += len(alive)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -71,6 +72,25 @@ def test_processes_in_two_pid_namespaces_exclude_each_other(tmp_path: Path) -> N
             Lock(tmp_path).__enter__()
     finally:
         end(process)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="/proc is hidden by root and unshare")
+def test_owners_are_known_without_proc(tmp_path: Path) -> None:
+    """As on macOS: a living owner is seen and respected, a killed one is not."""
+    (tmp_path / "empty").mkdir()
+    hidden = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /proc && exec "$@"', str(tmp_path / "empty")]
+    process = holder(tmp_path, *hidden)
+    ask = "import sys; from cclm.training.lock import Lock, owner_of; from pathlib import Path\n"
+    ask += "print(owner_of(Path(sys.argv[1])) is not None)\nwith Lock(Path(sys.argv[1])): pass"
+    asked = [*hidden, sys.executable, "-c", ask, str(tmp_path)]
+    try:
+        living = subprocess.run(asked, capture_output=True, text=True, check=False)
+        assert living.stdout == "True\n"
+        assert f"belongs to process {process.pid} on" in living.stderr
+    finally:
+        end(process)
+    dead = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert (dead.returncode, dead.stdout) == (0, "False\n"), dead.stderr
 
 
 def test_an_owner_on_another_machine_keeps_its_run_while_it_gives_signs_of_life(tmp_path: Path) -> None:

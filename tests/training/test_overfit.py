@@ -15,7 +15,7 @@ from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
 from cclm.data.readers.phrasebook import phrasebook_pairs
 from cclm.data.vocabulary import EOS
-from cclm.model import Places, Transformer
+from cclm.model import Packing, Transformer
 from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
 from cclm.training.directory import best_of, recipe_of
@@ -77,12 +77,12 @@ class Searched:
         self._model = Transformer(shape_of(recipe, self.prepared), recipe.seed).eval()
         self._model.load_state_dict(load_file(best_of(run) / "model.safetensors"))
 
-    def encode(self, sources: Sequence[Sequence[str]]) -> tuple[torch.Tensor, Places]:
-        source = Places(torch.tensor([[*(self._numbers[symbol] for symbol in sources[0]), EOS]]))
+    def encode(self, sources: Sequence[Sequence[str]]) -> tuple[torch.Tensor, Packing]:
+        source = Packing(torch.tensor([[*(self._numbers[symbol] for symbol in sources[0]), EOS]]))
         return self._model.encode(source), source
 
-    def logits(self, memory: tuple[torch.Tensor, Places], targets: Sequence[Sequence[int]]) -> torch.Tensor:
-        states = self._model.decode(Places(torch.tensor(targets)), *memory)  # one source for all of them
+    def logits(self, memory: tuple[torch.Tensor, Packing], targets: Sequence[Sequence[int]]) -> torch.Tensor:
+        states = self._model.decode(Packing(torch.tensor(targets)), *memory)  # one source for all of them
         return self._model.logits(states).view(len(targets), len(targets[0]), -1)
 
     @torch.no_grad()

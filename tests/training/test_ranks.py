@@ -120,9 +120,9 @@ def start(command: list[str], **more: str) -> "subprocess.Popen[str]":
     return process
 
 
-def torchrun(recipe: Path, name: str) -> "subprocess.Popen[str]":
+def torchrun(recipe: Path, name: str, *options: str) -> "subprocess.Popen[str]":
     """Two ranks on this machine, which share the work of one process."""
-    ranks = ["--standalone", "--nproc-per-node", "2"]
+    ranks = ["--standalone", "--nproc-per-node", "2", *options]
     return start([*TORCHRUN, *ranks, "-m", "cclm", "train", str(recipe), f"name={name}", SHARED])
 
 
@@ -224,6 +224,31 @@ def test_when_a_rank_dies_the_others_end_and_the_run_goes_on_to_the_same_bytes(r
     assert "cclm: rank 1: another rank is gone or does not answer" in said
     alone(recipe, "dying")
     assert result(recipe, "dying") == result(recipe, "whole")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_that_torchrun_starts_again_resume_to_the_same_bytes(recipe: Path, rank: int) -> None:
+    name = f"restarted-{rank}"
+    process = torchrun(recipe, name, "--max-restarts", "2")
+    for share in (0.4, 0.7):
+        wait_for_log(recipe, name, share)
+        os.kill(process_of(rank, process), signal.SIGKILL)
+    code, said = ended(process)
+    assert code == 0, said
+    assert said.count("resuming from step") == 2, said
+    assert result(recipe, name) == result(recipe, "whole")
+
+
+def test_ranks_with_different_weights_stop(recipe: Path) -> None:
+    """A rank whose weights have changed by one bit is noticed at the next checkpoint."""
+    program = [sys.executable, poisoned_training.__file__, "flip", "train", str(recipe), "name=apart", SHARED]
+    train = [*PYTHON, "cclm", "train", str(recipe), "name=apart", SHARED]
+    first, second = by_hand([train, program])
+    for process in (first, second):
+        code, said = ended(process)
+        assert code == 1, said
+        assert "the ranks have different weights at step 12" in said
+    assert not (run_folder(recipe, "apart") / "checkpoints").exists()
 
 
 def test_a_rank_that_does_not_answer_is_given_up(recipe: Path) -> None:

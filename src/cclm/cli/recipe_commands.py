@@ -156,16 +156,17 @@ def run(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: bool,
 
     Every stage that is done is skipped; interrupted anywhere, the same command continues.
     """
-    from cclm.experiments.pipeline import STAGES, Pipeline, print_line
+    from cclm.experiments.pipeline import STAGES, Pipeline
 
     if _is_dry(recipe, overrides, STAGES, dry_run, as_json):
         return
     from cclm.cli.tables import print_scores
     from cclm.recipe import load_recipe
+    from cclm.training.lock import announce
 
     pipeline = Pipeline(load_recipe(recipe, overrides), **how)
     with board_beside(pipeline.work.path, wanted=shows_board):
-        has_result = pipeline.run(STAGES, say=print_line)
+        has_result = pipeline.run(STAGES, say=announce)
     if has_result:
         if pipeline.has_test_sets and (scores := pipeline.evaluation.scored()):
             print_scores(scores)

@@ -1,1 +1,1 @@
-"""What is trained on: from any parallel text to checked, tokenised, memory-mapped data. NumPy and SentencePiece."""
+"""From parallel text in any format to checked, segmented, memory-mapped data and batches. Does not need torch."""

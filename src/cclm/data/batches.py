@@ -1,8 +1,8 @@
 """Batches of one language by token budget, each a pure function of (seed, language, counter).
 
-The sentences are divided into pools of similar length on both sides; every pass shuffles within the pools, and shuffles
-the order of the batches. So padding stays small, batches differ from pass to pass, and their number does not: batch
-number `counter` is found without having made those before it.
+The sentences are divided into pools of similar length on both sides, which keeps padding small. Every pass shuffles the
+sentences within each pool and the order of the batches. The number of batches is the same in every pass, so batch
+number `counter` is computed without the ones before it: resuming a run needs no replay.
 """
 
 from bisect import bisect_right
@@ -18,59 +18,60 @@ from cclm.data.vocabulary import BOS, EOS, PAD
 from cclm.rng import key, shuffled, shuffled_many
 
 Ids = NDArray[np.int64]
-Numbers = NDArray[np.int32] | NDArray[np.int64]
-"""Sentence numbers and lengths, in the narrowest type that holds them: there can be millions."""
+Indices = NDArray[np.int32] | NDArray[np.int64]
+"""Sentence indices or lengths. Where there are millions of them, int32 halves the memory."""
 Counts = NDArray[np.int64]
 
-LEAST = 0.5
-"""A pool holds at least this share of a full batch: smaller ones would pad less and leave batches too small."""
-ENOUGH = 0.005
-"""A division that saves less than this share of a pool's tokens is not worth the smaller pool."""
+MIN_FILL = 0.5
+"""The minimum size of a pool, as a fraction of a full batch. Smaller pools need less padding but give small batches."""
+MIN_SAVING = 0.005
+"""A pool is divided only if that saves at least this fraction of its tokens, padding included."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Sentences that are batched together, in any order."""
+    """Sentences of similar length, which are batched together in any order."""
 
-    members: Numbers
+    members: Indices
     batches: int
 
     def positions(self, number: int) -> NDArray[np.int64]:
-        """The places in the pool that batch `number` takes; batches of a pool differ by at most one sentence."""
+        """The positions of batch `number` in the pool. The sizes of a pool's batches differ by at most one sentence."""
         size, extra = divmod(len(self.members), self.batches)
         start = number * size + min(number, extra)
         return np.arange(start, start + size + (number < extra))
 
 
-def divide(sources: Numbers, targets: Numbers, budget: int) -> list[Pool]:
-    """The pools of a corpus. Each has at least half a batch of sentences, if the corpus has as many.
+def divide(sources: Indices, targets: Indices, budget: int) -> list[Pool]:
+    """Divides a corpus into pools, given the source and target length of each sentence.
 
-    The distinct pairs of lengths are divided, of which there are few; each sentence follows its pair of lengths.
+    A pool is cut in two as long as that saves enough padding. The cuts are computed on the distinct pairs of lengths,
+    which are far fewer than the sentences.
     """
     width = int(targets.max()) + 1
-    kinds, kind_of, counts = np.unique(
+    pairs, pair_of, counts = np.unique(
         sources.astype(np.int64) * width + targets, return_inverse=True, return_counts=True
     )
-    lengths = Lengths(*np.divmod(kinds, width), counts)
-    todo, pool_of_kind = [np.arange(len(kinds))], np.empty(len(kinds), dtype=np.int32)
+    lengths = LengthPairs(*np.divmod(pairs, width), counts)
+    todo, pool_of_pair = [np.arange(len(pairs))], np.empty(len(pairs), dtype=np.int32)
     batches: list[int] = []
     while todo:
         members = todo.pop()
-        part = Lengths(*(column[members] for column in lengths))
-        halves = _halves(part, budget)
-        if halves is None:
-            pool_of_kind[members] = len(batches)
+        part = LengthPairs(*(column[members] for column in lengths))
+        is_first = _best_division(part, budget)
+        if is_first is None:
+            pool_of_pair[members] = len(batches)
             batches.append(-(-int(part.counts.sum()) // _capacity(part.sources.max(), part.targets.max(), budget)))
         else:
-            todo += [members[~halves], members[halves]]
-    pool_of = pool_of_kind[kind_of]
+            todo += [members[~is_first], members[is_first]]
+    pool_of = pool_of_pair[pair_of]
     by_pool = np.argsort(pool_of, kind="stable").astype(np.int32)
     ends = np.cumsum(np.bincount(pool_of))
     return [Pool(members, number) for members, number in zip(np.split(by_pool, ends[:-1]), batches, strict=True)]
 
 
-class Lengths(NamedTuple):
-    """Pairs of lengths, and how many sentences have them."""
+class LengthPairs(NamedTuple):
+    """The distinct pairs of source and target length, and the number of sentences of each."""
 
     sources: Counts
     targets: Counts
@@ -78,15 +79,15 @@ class Lengths(NamedTuple):
 
 
 def _capacity(source: int, target: int, budget: int) -> int:
-    """Sentences of this length that fit into a batch; at least one."""
+    """The number of sentences of these lengths that fit into a batch; at least one."""
     return max(1, budget // max(source, target))
 
 
-def _halves(lengths: Lengths, budget: int) -> NDArray[np.bool_] | None:
-    """Which pairs belong to the first half of the best division, or None where none is worth it."""
+def _best_division(lengths: LengthPairs, budget: int) -> NDArray[np.bool_] | None:
+    """Which length pairs go to the first of two pools; None if no division saves enough."""
     sources, targets, counts = lengths
-    whole = int(counts.sum()) * int(sources.max() + targets.max())
-    best, chosen = whole * (1 - ENOUGH), None
+    undivided = int(counts.sum()) * int(sources.max() + targets.max())
+    best, chosen = undivided * (1 - MIN_SAVING), None
     for by, other in ((sources, targets), (targets, sources)):
         cost, length = _best_cut(by, other, counts, budget)
         if cost < best:
@@ -95,7 +96,7 @@ def _halves(lengths: Lengths, budget: int) -> NDArray[np.bool_] | None:
 
 
 def _best_cut(by: Counts, other: Counts, counts: Counts, budget: int) -> tuple[float, int]:
-    """The cheapest cut along one side: tokens with padding when cut after this length."""
+    """The best cut along the side `by`: the number of tokens with padding, and the length after which to cut."""
     values, group = np.unique(by, return_inverse=True)
     if len(values) == 1:
         return float("inf"), 0
@@ -105,20 +106,23 @@ def _best_cut(by: Counts, other: Counts, counts: Counts, budget: int) -> tuple[f
     below, above = np.cumsum(sentences)[:-1], np.cumsum(sentences[::-1])[::-1][1:]
     longest_below, longest_above = np.maximum.accumulate(longest)[:-1], np.maximum.accumulate(longest[::-1])[::-1][1:]
     cost = below * (values[:-1] + longest_below) + above * (values[-1] + longest_above)
-    full_below = below >= LEAST * np.maximum(1, budget // np.maximum(values[:-1], longest_below))
-    full_above = above >= LEAST * np.maximum(1, budget // np.maximum(values[-1], longest_above))
+    full_below = below >= MIN_FILL * np.maximum(1, budget // np.maximum(values[:-1], longest_below))
+    full_above = above >= MIN_FILL * np.maximum(1, budget // np.maximum(values[-1], longest_above))
     allowed = np.where(full_below & full_above, cost, np.inf)
-    place = int(np.argmin(allowed))
-    return float(allowed[place]), int(values[place])
+    best = int(np.argmin(allowed))
+    return float(allowed[best]), int(values[best])
 
 
-PADDING, SMALL = 0.1, 512
-"""Limits for a dev sample: the largest share of padding per batch, and the tokens up to which padding is ignored."""
+MAX_PADDING, SMALL_BATCH = 0.1, 512
+"""For dev samples: the maximum fraction of padding in a batch, and the number of tokens up to which it may be more."""
 
 
 @dataclass(frozen=True)
 class Direction:
-    """From which side to which, and the tags before a source and, instead of <s>, before a target."""
+    """The translation direction and its language tags.
+
+    `source_tag` comes before each source, `target_tag` replaces <s> before each target.
+    """
 
     to_pivot: bool
     source_tag: int | None = None
@@ -127,80 +131,83 @@ class Direction:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentences of one pair of languages, padded. B sentences, S and T the longest source and target."""
+    """A padded batch of one language. B is the number of sentences, S and T the longest source and target."""
 
     source: Ids
-    """(B, S): [tag] pieces </s>."""
+    """(B, S): [tag] subwords </s>."""
     target_input: Ids
-    """(B, T): tag or <s>, then pieces."""
+    """(B, T): tag or <s>, then subwords."""
     target_output: Ids
-    """(B, T): pieces </s>; what is to be predicted."""
+    """(B, T): subwords </s>, the tokens to predict."""
     indices: Ids
-    """(B,): which sentences of the corpus these are."""
+    """(B,): the indices of the sentences in the corpus."""
 
     @property
     def target_tokens(self) -> int:
-        """Tokens that count in the loss: padding does not, the end of the sentence does."""
+        """The number of tokens in the loss: </s> counts, padding does not."""
         return int((self.target_output != PAD).sum())
 
 
 class Batches:
-    """All batches of one language in one direction; `budget` is the most tokens, padding included, on either side."""
+    """All batches of one language in one direction.
+
+    `budget` is the maximum number of tokens per batch on either side, including padding.
+    """
 
     def __init__(self, corpus: Corpus, direction: Direction, *, language: str, seed: int, budget: int) -> None:
         self._corpus, self._direction = corpus, direction
         self._language, self._seed = language, seed
         self._budget = budget
         self._pools = divide(*self._lengths(np.arange(len(corpus), dtype=np.int32)), budget)
-        self._firsts = np.cumsum([0, *(pool.batches for pool in self._pools)]).tolist()
+        self._first_batches = np.cumsum([0, *(pool.batches for pool in self._pools)]).tolist()
 
     def __len__(self) -> int:
-        """Batches per pass."""
-        return int(self._firsts[-1])
+        """The number of batches per pass over the corpus."""
+        return int(self._first_batches[-1])
 
     def batch(self, counter: int) -> Batch:
-        """The batch that this language's draw number `counter` takes."""
+        """The batch for the `counter`-th draw of this language, from 0."""
         passes, position = divmod(counter, len(self))
         number = shuffled(position, len(self), key(self._seed, "batch", self._language, passes))
-        place = bisect_right(self._firsts, number) - 1
-        pool = self._pools[place]
-        shuffle = key(self._seed, "pool", self._language, passes, place)
-        positions = pool.positions(number - self._firsts[place])
+        pool_number = bisect_right(self._first_batches, number) - 1
+        pool = self._pools[pool_number]
+        shuffle = key(self._seed, "pool", self._language, passes, pool_number)
+        positions = pool.positions(number - self._first_batches[pool_number])
         return self.of(pool.members[shuffled_many(positions, len(pool.members), shuffle)])
 
     @property
     def sentences(self) -> int:
-        """How many pairs there are."""
+        """The number of sentence pairs."""
         return len(self._corpus)
 
     def in_batches(self, indices: Ids) -> Iterator[Batch]:
-        """These sentences, each once, the shortest first: for a sample of a dev set."""
+        """Batches of the given sentences, shortest first; used for samples of a dev set."""
         longest = np.maximum(*self._lengths(indices))
         by_length = np.argsort(longest, kind="stable")
         order, longest = indices[by_length], longest[by_length]
         start = 0
         while start < len(order):
-            size = self._fitting(longest[start:])
+            size = self._batch_size(longest[start:])
             yield self.of(order[start : start + size])
             start += size
 
-    def _fitting(self, lengths: Numbers) -> int:
-        """How many of these sentences, the shortest first, make a batch within the budget and with little padding."""
+    def _batch_size(self, lengths: Indices) -> int:
+        """How many of these sentences, shortest first, fit into a batch within the budget and with little padding."""
         costs = lengths * np.arange(1, len(lengths) + 1, dtype=np.int64)
         padding = costs - np.cumsum(lengths)
-        fits = (costs <= self._budget) & ((padding <= PADDING * costs) | (costs <= SMALL))
+        fits = (costs <= self._budget) & ((padding <= MAX_PADDING * costs) | (costs <= SMALL_BATCH))
         return len(fits) if fits.all() else max(1, int(np.argmin(fits)))
 
     def in_order(self) -> Iterator[Batch]:
-        """Every sentence once, without shuffling: for dev and test sets."""
+        """Batches of all sentences, without shuffling; used for dev and test sets."""
         for pool in self._pools:
             for number in range(pool.batches):
                 yield self.of(pool.members[pool.positions(number)])
 
-    def of(self, indices: Numbers) -> Batch:
-        """The batch of these sentences."""
-        to_pivot = self._direction.to_pivot
-        sources, targets = self._sentences(indices, pivot=not to_pivot), self._sentences(indices, pivot=to_pivot)
+    def of(self, indices: Indices) -> Batch:
+        """The batch of the given sentences."""
+        first, to_pivot = 2 * np.asarray(indices, dtype=np.int64), self._direction.to_pivot
+        sources, targets = first + (not to_pivot), first + to_pivot  # the pivot is the second sentence of a pair
         start = BOS if self._direction.target_tag is None else self._direction.target_tag
         return Batch(
             source=_padded(self._corpus, sources, before=self._direction.source_tag, after=EOS),
@@ -209,28 +216,25 @@ class Batches:
             indices=np.asarray(indices, dtype=np.int64),
         )
 
-    def _lengths(self, indices: Numbers) -> tuple[Numbers, Numbers]:
-        """Tokens of these sentences in a batch, tags and </s> included: sources, targets."""
+    def _lengths(self, indices: Indices) -> tuple[Indices, Indices]:
+        """The numbers of source and target tokens of these sentences, including tags and </s>."""
         offsets, first = self._corpus.offsets, 2 * indices.astype(np.int64)
         other, pivot = ((offsets[first + side + 1] - offsets[first + side]).astype(np.int32) + 1 for side in (0, 1))
         source, target = (other, pivot) if self._direction.to_pivot else (pivot, other)
         return source + np.int32(self._direction.source_tag is not None), target
 
-    def _sentences(self, indices: Numbers, *, pivot: bool) -> Ids:
-        return 2 * np.asarray(indices, dtype=np.int64) + pivot
-
 
 def _padded(corpus: Corpus, sentences: Ids, *, before: int | None, after: int | None) -> Ids:
-    """(B, longest): the sentences by number, gathered in one go."""
+    """The sentences as one padded array (B, longest), gathered without a Python loop."""
     starts = corpus.offsets[sentences]
     lengths = corpus.offsets[sentences + 1] - starts
-    lead, tail = int(before is not None), int(after is not None)
-    result = np.full((len(sentences), int(lengths.max()) + lead + tail), PAD, dtype=np.int64)
-    column = np.arange(result.shape[1]) - lead
+    num_before, num_after = int(before is not None), int(after is not None)
+    result = np.full((len(sentences), int(lengths.max()) + num_before + num_after), PAD, dtype=np.int64)
+    column = np.arange(result.shape[1]) - num_before
     inside = (column >= 0) & (column < lengths[:, None])
     result[inside] = corpus.tokens[(starts[:, None] + column)[inside]]
     if before is not None:
         result[:, 0] = before
     if after is not None:
-        result[np.arange(len(sentences)), lengths + lead] = after
+        result[np.arange(len(sentences)), lengths + num_before] = after
     return result

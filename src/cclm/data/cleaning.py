@@ -1,12 +1,12 @@
-"""Text as it may reach SentencePiece: without control characters, and with the tokenisation of corpora undone."""
+"""Cleaning: removes control characters, which SentencePiece cannot handle, and undoes the tokenisation of corpora."""
 
 import re
 
 from cclm.recipe.language_codes import canonical
 
-# Separators become a space; the characters below are removed.
+# Separators are replaced by a space; the characters in _REMOVED are deleted.
 _SEPARATORS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
-_SPACED = re.compile(f"[{_SEPARATORS}]")
+_SEPARATOR = re.compile(f"[{_SEPARATORS}]")
 _REMOVED = {
     "byte order marks": re.compile("\ufeff"),
     "lone surrogates": re.compile("[\ud800-\udfff]"),
@@ -16,22 +16,22 @@ _UNUSUAL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 
 
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text without what must not reach SentencePiece, and what was done to it.
+    """The cleaned text, and the kinds of characters that were removed or replaced.
 
-    clean("Hello\\x00") gives ("Hello", ("control characters",)). White space at the ends is removed without a note.
+    clean("Hello\\x00") returns ("Hello", ("control characters",)). White space at the ends is removed silently.
     """
-    if not _UNUSUAL.search(text):  # nearly all text
+    if not _UNUSUAL.search(text):  # the common case
         return text.strip(), ()
     text = text.strip()
-    done: list[str] = []
-    for what, expression in _REMOVED.items():
-        text, times = expression.subn("", text)
-        if times:
-            done.append(what)
-    text, times = _SPACED.subn(" ", text)
-    if times:
-        done.append("separators")
-    return text.strip(), tuple(done)
+    notes: list[str] = []
+    for kind, expression in _REMOVED.items():
+        text, count = expression.subn("", text)
+        if count:
+            notes.append(kind)
+    text, count = _SEPARATOR.subn(" ", text)
+    if count:
+        notes.append("separators")
+    return text.strip(), tuple(notes)
 
 
 _ENTITIES = {"&apos;": "'", "&quot;": '"', "&lt;": "<", "&gt;": ">", "&#91;": "[", "&#93;": "]", "&#124;": "|"}
@@ -51,7 +51,7 @@ _CJK_SPACE = re.compile(rf"(?<={_CJK}) +| +(?={_CJK})")
 
 
 def detokenize(text: str, lang: str) -> str:
-    """The sentence as people write it: "do n't , he said" becomes "don't, he said"."""
+    """Undoes Moses tokenisation: "do n't , he said" becomes "don't, he said"."""
     language = canonical(lang)
     if "&" in text:
         for entity, character in _ENTITIES.items():
@@ -63,9 +63,9 @@ def detokenize(text: str, lang: str) -> str:
 def _join(tokens: list[str], language: str) -> str:
     result: list[str] = []
     opened: set[str] = set()
-    glue = True  # nothing before the first token
+    glue = True  # whether the next token follows without a space, as the first one does
     for position, token in enumerate(tokens):
-        if token.isalnum():  # nearly all
+        if token.isalnum():  # the common case
             result.append(token if glue else " " + token)
             glue = False
             continue
@@ -79,7 +79,7 @@ def _join(tokens: list[str], language: str) -> str:
 
 
 def _sides(token: str, before: str, language: str, opened: set[str]) -> tuple[bool, bool]:
-    """Whether a token is joined to its left and to its right neighbour."""
+    """Whether a token is joined to its left neighbour, and to its right one."""
     if token in ('"', "'"):
         return _quote(token, before, language, opened)
     if token in ("“", "‘") and opened & _OPENS_LOW:  # „Zitat“: here the mark closes

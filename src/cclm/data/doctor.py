@@ -1,4 +1,4 @@
-"""`cclm doctor`: reads all text once, changes nothing, and reports what is wrong before time is spent on it."""
+"""`cclm doctor`: reads all text of a recipe, changes nothing, and reports problems before training."""
 
 import unicodedata
 from collections import Counter
@@ -27,12 +27,12 @@ from cclm.progress_bar import Progress
 from cclm.recipe.schema import DataSection
 
 SAMPLE = 300
-"""Lines per split whose language is identified."""
+"""Number of lines per split whose language is identified."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that the user should know."""
+    """An error or a warning about the text."""
 
     level: Literal["error", "warning"]
     message: str
@@ -48,29 +48,29 @@ class Row:
     dropped: dict[str, int]
     noted: dict[str, int]
     words: dict[str, int]
-    """Words of the pivot and of the other language, split at spaces."""
+    """Number of words of the pivot and of the other language, split at spaces."""
     ratio: float
     """Words of the other language per word of the pivot."""
     unknown_characters: float
-    """Share of characters that do not occur in the training text."""
+    """Fraction of characters that do not occur in the training text."""
     languages: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Shares of the languages that the lines of each side were identified as; empty without py3langid."""
+    """Per side, the fractions of lines identified as each language. Empty without py3langid."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Everything that was found."""
+    """The report of `cclm doctor`."""
 
     rows: list[Row]
     problems: list[Problem]
 
     @property
     def healthy(self) -> bool:
-        """Whether there is no error; there may be warnings."""
+        """Whether there are no errors. There may be warnings."""
         return all(problem.level != "error" for problem in self.problems)
 
     def as_json(self) -> dict[str, object]:
-        """The diagnosis for programs."""
+        """The content of `cclm doctor --json`."""
         return {
             "version": 1,
             "healthy": self.healthy,
@@ -87,7 +87,10 @@ def diagnose(
     workers: int | None = None,
     progress: Progress = lambda stage, pairs: None,
 ) -> Diagnosis:
-    """Checks all text that a recipe names; a language that cannot be read does not hide the others."""
+    """Checks all text of a recipe. A language that cannot be read is reported, and the others are still checked.
+
+    `probe` is the number of dev sentences per probe, `pieces` the maximum number of subwords per model.
+    """
     texts = Texts(data)
     rows: list[Row] = []
     problems: list[Problem] = []
@@ -101,11 +104,11 @@ def diagnose(
             except DataError as error:
                 problems.append(Problem("error", str(error)))
                 continue
-            new = [_row(texts, lang, split, findings, identifier) for split in findings]
-            rows += new
+            new_rows = [_row(texts, lang, split, findings, identifier) for split in findings]
+            rows += new_rows
             problems += _split_problems(lang, findings, probe)
             problems += _piece_problems(lang, findings["train"], pieces)
-            problems += [problem for row in new for problem in _row_problems(row, data)]
+            problems += [problem for row in new_rows for problem in _row_problems(row, data)]
     return Diagnosis(rows, problems)
 
 
@@ -113,12 +116,12 @@ def _identifier(data: DataSection, problems: list[Problem]) -> Identifier | None
     try:
         return Identifier((*data.languages, data.pivot))
     except DataError as error:
-        problems.append(Problem("warning", f"{error}; lines in a wrong language go unnoticed"))
+        problems.append(Problem("warning", f"{error}; lines in a wrong language are not detected"))
         return None
 
 
 def _is_readable(texts: Texts, lang: str, problems: list[Problem]) -> bool:
-    """Whether dev and test sets can be read: the training text of every language is compared with them."""
+    """Whether the dev and test sets can be read. They are compared with the training text of every language."""
     try:
         evaluation_digests(texts, [lang])
     except DataError as error:
@@ -151,35 +154,37 @@ def _identified(texts: Texts, lang: str, split: str, identifier: Identifier | No
     lines = [(clean(p)[0], clean(o)[0]) for _, p, o in islice(texts.read(lang, split, Counter()), SAMPLE)]
     sides = {"pivot": [p for p, _ in lines if p], "other": [o for _, o in lines if o]}
     expected = {"pivot": texts.settings.pivot, "other": lang}
-    # For a language that the identifier does not know, its answer means nothing.
+    # Results for languages that the identifier does not support would be meaningless.
     return {side: identifier.shares(sides[side]) for side in sides if expected[side] in identifier.languages}
 
 
 def _split_problems(lang: str, findings: dict[str, Findings], probe: int) -> Iterator[Problem]:
     if "dev" not in findings:
-        yield Problem("error", f"{lang} has no dev set: give one, or cut one off with data.cut.dev=500")
+        yield Problem(
+            "error", f"{lang} has no dev set: add one, or set data.cut.dev=500 to take it from the training text"
+        )
     elif findings["dev"].is_empty:
         yield Problem("error", empty_set(lang, "dev"))
     elif findings["dev"].kept < probe:
         size = findings["dev"].kept
-        yield Problem("warning", f"dev set of {lang}: {size} pairs; a probe takes all instead of {probe} of them")
+        yield Problem("warning", f"dev set of {lang}: {size} pairs; a probe uses all of them instead of {probe}")
     if "test" not in findings:
-        yield Problem("warning", f"{lang} has no test set: it is not scored, and means leave it out")
+        yield Problem("warning", f"{lang} has no test set: it is not scored and not part of any mean")
     elif findings["test"].is_empty:
         yield Problem("error", empty_set(lang, "test"))
     if not findings["train"].kept:
-        yield Problem("error", f"nothing is left of the training text of {lang}: every pair was dropped")
+        yield Problem("error", f"no training text of {lang} is left: every pair was dropped")
 
 
 def _piece_problems(lang: str, found: Findings, pieces: int | None) -> Iterator[Problem]:
-    """Every character needs a subword of its own; SentencePiece normalises text by NFKC before it counts them."""
+    """Warns about models that exceed `pieces`: every distinct character, after NFKC, needs its own subword."""
     characters = {part for char in found.characters for part in unicodedata.normalize("NFKC", char)}
     needed = len(characters) + 2  # the space and the unknown piece
     if pieces is not None and pieces < needed:
         yield Problem(
             "warning",
             f"training text of {lang}: about {needed:,} different characters, more than vocabulary.pieces={pieces:,};"
-            f" its model will have a subword for each",
+            " its model will have one subword for each",
         )
 
 
@@ -189,22 +194,24 @@ def _row_problems(row: Row, data: DataSection) -> Iterator[Problem]:
     if leaked and data.leakage == "keep":
         yield Problem(
             "warning",
-            f"{where}: {leaked:,} pairs whose {data.pivot} side stands in a dev or test set"
-            " of some language; data.leakage=drop leaves them out",
+            f"{where}: {leaked:,} pairs whose {data.pivot} side occurs in a dev or test set"
+            " of some language; data.leakage=drop removes them",
         )
     for name, key in ((DUPLICATE, "duplicates"), (COPY, "copies")):
         count = row.noted.get(name, 0)
         if row.split == "train" and count > 0.01 * kept and getattr(data, key) == "keep":
             yield Problem(
                 "warning",
-                f"{where}: {count:,} pairs ({count / kept:.1%}) are a {name}; data.{key}=drop leaves them out",
+                f"{where}: {count:,} pairs ({count / kept:.1%}) are a {name}; data.{key}=drop removes them",
             )
     if row.noted.get(EMPTY):
-        yield Problem("warning", f"{where}: {row.noted[EMPTY]:,} pairs with an empty side, kept in their place")
+        yield Problem("warning", f"{where}: {row.noted[EMPTY]:,} pairs with an empty side, which are kept")
     if not 1 / 3 <= row.ratio <= 3:
-        yield Problem("warning", f"{where}: {row.ratio:.2f} words for each of {data.pivot}: are the files parallel?")
+        yield Problem("warning", f"{where}: {row.ratio:.2f} words per word of {data.pivot}: are the files parallel?")
     if row.unknown_characters > 0.01:
-        yield Problem("warning", f"{where}: {row.unknown_characters:.1%} of the characters never occur in training")
+        yield Problem(
+            "warning", f"{where}: {row.unknown_characters:.1%} of the characters do not occur in the training text"
+        )
     yield from _language_problems(row, where, data)
 
 

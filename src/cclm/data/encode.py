@@ -1,4 +1,4 @@
-"""From text to ids: chunks of pairs are filtered and segmented by worker processes and written as they come."""
+"""From text to ids: worker processes filter and segment chunks of pairs, which are written in order."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cclm.data.examine import DUPLICATE, Rules, examine
-from cclm.data.texts import Pair
+from cclm.data.readers.source import Pair
 from cclm.data.vocabulary import Segmenter
 
-Numbers = NDArray[np.uint32]
+PieceIds = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
 class Task:
-    """A chunk of pairs and all that is needed to encode it."""
+    """A chunk of pairs and everything that a worker process needs to encode it."""
 
     pairs: list[Pair]
     language: str
@@ -32,15 +32,15 @@ class Task:
 
 @dataclass
 class Encoded:
-    """A chunk as numbers of the SentencePiece models, sentence after sentence: other, pivot, other, pivot ..."""
+    """A chunk as ids of the SentencePiece models, sentence after sentence: other, pivot, other, pivot, ..."""
 
-    tokens: Numbers
+    tokens: PieceIds
     lengths: NDArray[np.int64]
     digests: NDArray[np.uint64]
     drops: Counter[str]
     pairs: int
     text: list[str]
-    """The lines of the text file, `pivot<TAB>other`; none for training text, which is not kept."""
+    """The lines `pivot<TAB>other` of a dev or test set. Empty for training text, which is not stored."""
 
 
 @lru_cache(maxsize=64)
@@ -49,7 +49,7 @@ def _segmenter(path: Path) -> Segmenter:
 
 
 def encode(task: Task) -> Encoded:
-    """The numbers of the pairs that are kept."""
+    """Filters, cleans and segments the pairs of a chunk. Runs in a worker process."""
     kept, findings = examine(task.pairs, task.language, task.split, task.rules)
     others = _segmenter(task.other_model).encode([other for _, _, other in kept])
     pivots = _segmenter(task.pivot_model).encode([pivot for _, pivot, _ in kept])
@@ -71,11 +71,14 @@ def encode(task: Task) -> Encoded:
 
 
 def drop_repeated(chunk: Encoded, repeated: frozenset[int], seen: set[int]) -> Encoded:
-    """The chunk without pairs that occurred before; only digests known to repeat are remembered, to save memory."""
+    """The chunk without pairs that occurred before.
+
+    `repeated` are the digests that occur more than once. Only these are added to `seen`, which saves memory.
+    """
     keep = np.ones(len(chunk.digests), dtype=bool)
-    for place, value in enumerate(chunk.digests.tolist()):
+    for index, value in enumerate(chunk.digests.tolist()):
         if value in repeated:
-            keep[place] = value not in seen
+            keep[index] = value not in seen
             seen.add(value)
     dropped = int(len(keep) - keep.sum())
     if not dropped:
@@ -87,7 +90,7 @@ def drop_repeated(chunk: Encoded, repeated: frozenset[int], seen: set[int]) -> E
 
 
 class RawFile:
-    """Encoded chunks on disk, before the vocabulary is known, and how often each number occurs in them."""
+    """Encoded chunks on disk, before the vocabulary is known, and the count of each SentencePiece id."""
 
     def __init__(self, stem: Path, other_pieces: int, pivot_pieces: int) -> None:
         self._tokens_path, self._lengths_path = stem.with_suffix(".tokens"), stem.with_suffix(".lengths")
@@ -97,7 +100,7 @@ class RawFile:
         self.pivot_counts = np.zeros(pivot_pieces, dtype=np.int64)
 
     def write(self, chunks: Iterable[Encoded]) -> None:
-        """Writes the chunks as they come."""
+        """Writes the chunks and counts their ids."""
         with self._tokens_path.open("wb") as tokens, self._lengths_path.open("wb") as lengths:
             for chunk in chunks:
                 self._write_one(chunk, tokens, lengths)
@@ -112,31 +115,31 @@ class RawFile:
         self.other_counts += np.bincount(chunk.tokens[is_other], minlength=len(self.other_counts))
         self.pivot_counts += np.bincount(chunk.tokens[~is_other], minlength=len(self.pivot_counts))
 
-    def finish(self, stem: Path, other_table: Numbers, pivot_table: Numbers, dtype: type[np.unsignedinteger]) -> int:
-        """Writes the final token and offset files with ids of the vocabularies; returns the number of pairs.
+    def finish(self, stem: Path, other_table: PieceIds, pivot_table: PieceIds, dtype: type[np.unsignedinteger]) -> int:
+        """Writes the final token and offset files, with ids of the vocabularies; returns the number of pairs.
 
-        They are read and written in parts and not through memory maps, which would count as memory of this process
-        and grow with the corpus.
+        Files are processed in parts: the pages of a memory map would count as memory of this process and grow with
+        the corpus.
         """
         sentences, tokens = (path.stat().st_size // 4 for path in (self._lengths_path, self._tokens_path))
         with (
             self._lengths_path.open("rb") as raw_lengths,
             self._tokens_path.open("rb") as raw_tokens,
             Path(f"{stem}.offsets.npy").open("wb") as offsets,
-            Path(f"{stem}.tokens.npy").open("wb") as final,
+            Path(f"{stem}.tokens.npy").open("wb") as ids,
         ):
             _write_header(offsets, np.dtype(np.int64), sentences + 1)
-            _write_header(final, np.dtype(dtype), tokens)
+            _write_header(ids, np.dtype(dtype), tokens)
             np.zeros(1, dtype=np.int64).tofile(offsets)
             start = 0
             while len(lengths := np.fromfile(raw_lengths, dtype=np.uint32, count=PART)):
                 ends = start + np.cumsum(lengths, dtype=np.int64)
                 ends.tofile(offsets)
-                numbers = np.fromfile(raw_tokens, dtype=np.uint32, count=int(ends[-1]) - start)
+                pieces = np.fromfile(raw_tokens, dtype=np.uint32, count=int(ends[-1]) - start)
                 is_other = np.repeat(np.arange(len(lengths)) % 2 == 0, lengths)
-                others = other_table[np.where(is_other, numbers, 0)]
-                pivots = pivot_table[np.where(is_other, 0, numbers)]
-                np.where(is_other, others, pivots).astype(dtype).tofile(final)
+                others = other_table[np.where(is_other, pieces, 0)]
+                pivots = pivot_table[np.where(is_other, 0, pieces)]
+                np.where(is_other, others, pivots).astype(dtype).tofile(ids)
                 start = int(ends[-1])
         self._tokens_path.unlink()
         self._lengths_path.unlink()
@@ -144,7 +147,7 @@ class RawFile:
 
 
 PART = 100_000
-"""Sentences that are turned into ids at a time: an even number, for the sides alternate."""
+"""Sentences that are converted at a time. An even number, because the two sides alternate."""
 
 
 def _write_header(file: BinaryIO, dtype: "np.dtype[Any]", count: int) -> None:

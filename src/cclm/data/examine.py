@@ -1,4 +1,4 @@
-"""Every pair is examined once: what is cleaned, what is dropped and why, and what is worth a warning."""
+"""Examines pairs of sentences: cleans them, drops some by the rules of the recipe, and counts the reasons."""
 
 from array import array
 from collections import Counter
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from cclm.data.cleaning import clean
-from cclm.data.texts import Pair, Texts, digest, folded
+from cclm.data.readers.source import Pair
+from cclm.data.texts import Texts, digest, folded
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
 from cclm.progress_bar import Progress
@@ -19,7 +20,7 @@ from cclm.recipe.schema import DataSection
 
 
 class Identifier:
-    """Identifies the language of a line among those of a recipe that py3langid knows."""
+    """Identifies the language of a line, among the languages of a recipe that py3langid supports."""
 
     def __init__(self, languages: Sequence[str]) -> None:
         try:
@@ -33,19 +34,16 @@ class Identifier:
         self._identifier.set_languages(list(self._codes))
 
     def identify(self, line: str) -> str:
-        """The language that the line is most likely in."""
+        """The most likely language of a line."""
         return self._codes[self._identifier.classify(line)[0]]
 
     def shares(self, lines: Iterable[str]) -> dict[str, float]:
-        """The share of the lines per language, the largest first."""
-        counts: dict[str, int] = {}
-        for line in lines:
-            lang = self.identify(line)
-            counts[lang] = counts.get(lang, 0) + 1
-        total = sum(counts.values())
-        return {lang: counts[lang] / total for lang in sorted(counts, key=lambda lang: (-counts[lang], lang))}
+        """The fraction of the lines per language, the largest first."""
+        counts = Counter(map(self.identify, lines))
+        return {lang: counts[lang] / counts.total() for lang in sorted(counts, key=lambda lang: (-counts[lang], lang))}
 
 
+# Reasons are keys in the manifest of prepared data: changing one would change its bytes.
 EMPTY = "empty side"
 COPY = "copy of the source"
 LEAKED = "stands in a dev or test set"
@@ -56,56 +54,49 @@ WRONG_LANGUAGE = "wrong language"
 
 @dataclass(frozen=True)
 class Rules:
-    """What pairs are examined by."""
+    """The rules that pairs are examined by."""
 
     settings: DataSection
     leaked: frozenset[int] = frozenset()
-    """Digests of the pivot sentences of all dev and test sets, folded."""
+    """Digests of the folded pivot sentences of all dev and test sets."""
     thorough: bool = True
-    """Whether everything is counted, or only what decides about dropping, as in a second reading."""
+    """Whether to count everything. The second reading of the text only needs to know which pairs are dropped."""
 
 
 @dataclass
 class Findings:
-    """What was found in the text of one language and split; findings of parts add up."""
+    """The statistics of one language and split. Those of chunks can be added up."""
 
     pairs: int = 0
     kept: int = 0
     drops: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
-    """Pairs that were cleaned or are worth a warning, but not dropped, by reason."""
+    """Number of pairs that were cleaned or are worth a warning but were not dropped, by reason."""
     words: Counter[str] = field(default_factory=Counter)
-    """Words of each side, split at spaces."""
+    """Number of words of each side, split at spaces."""
     characters: Counter[str] = field(default_factory=Counter)
-    """How often each character occurs on the side of the other language."""
+    """Count of each character on the side of the other language."""
     digests: "array[int]" = field(default_factory=lambda: array("Q"))
     """One hash per kept pair."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether no pair has text on both sides. Dev and test sets keep pairs with an empty side in their place."""
+        """Whether no pair has text on both sides. Dev and test sets keep pairs with an empty side."""
         return self.kept <= self.notes[EMPTY]
 
-    def forget_digests(self) -> None:
-        """Frees them once duplicates have been counted."""
-        self.digests = array("Q")
-
     def add(self, other: "Findings") -> None:
-        """Takes the findings of another part in."""
+        """Adds the findings of another chunk."""
         self.pairs += other.pairs
         self.kept += other.kept
-        for mine, theirs in (
-            (self.drops, other.drops),
-            (self.notes, other.notes),
-            (self.words, other.words),
-            (self.characters, other.characters),
-        ):
-            mine.update(theirs)
+        self.drops.update(other.drops)
+        self.notes.update(other.notes)
+        self.words.update(other.words)
+        self.characters.update(other.characters)
         self.digests.extend(other.digests)
 
 
 def examine(pairs: Iterable[Pair], language: str, split: str, rules: Rules) -> tuple[list[Pair], Findings]:
-    """The pairs that are kept, cleaned, and what was found. Dev and test sets keep every pair, empty ones too."""
+    """The cleaned pairs that are kept, and the findings. Dev and test sets keep every pair, even empty ones."""
     kept: list[Pair] = []
     findings = Findings()
     for number, raw_pivot, raw_other in pairs:
@@ -113,7 +104,7 @@ def examine(pairs: Iterable[Pair], language: str, split: str, rules: Rules) -> t
         pivot, pivot_notes = clean(raw_pivot)
         other, other_notes = clean(raw_other)
         findings.notes.update(pivot_notes + other_notes)
-        reason = _reason(pivot, other, language, split, number, rules, findings)
+        reason = _drop_reason(pivot, other, language, split, number, rules, findings)
         if reason:
             findings.drops[reason] += 1
             continue
@@ -131,10 +122,10 @@ def _words(texts: Iterable[str]) -> int:
     return sum(text.count(" ") + 1 for text in texts)
 
 
-def _reason(
+def _drop_reason(
     pivot: str, other: str, language: str, split: str, number: int, rules: Rules, findings: Findings
 ) -> str | None:
-    """Why the pair is dropped, if it is."""
+    """Why the pair is dropped, or None if it is kept."""
     settings = rules.settings
     longest = max(len(pivot), len(other))
     if longest > settings.max_characters:
@@ -153,8 +144,8 @@ def _reason(
         findings.notes[COPY] += 1
         if split == "train" and settings.copies == "drop":
             return COPY
-    looked_for = split == "train" and (rules.thorough or settings.leakage == "drop")
-    if looked_for and digest(folded(pivot)) in rules.leaked:
+    checks_leakage = split == "train" and (rules.thorough or settings.leakage == "drop")
+    if checks_leakage and digest(folded(pivot)) in rules.leaked:
         findings.notes[LEAKED] += 1
         if settings.leakage == "drop":
             return LEAKED
@@ -166,10 +157,10 @@ def _reason(
 
 
 def empty_set(language: str, split: str) -> str:
-    """The message about a dev or test set with nothing to measure on."""
+    """The error message for a dev or test set without a complete pair."""
     return (
         f"the {split} set of {language} has no pair with text on both sides:"
-        f" give it some, or remove it and set data.cut.{split}=500"
+        f" add some, or remove the file and set data.cut.{split}=500"
     )
 
 
@@ -179,21 +170,21 @@ def _identifier(languages: tuple[str, ...]) -> Identifier:
 
 
 CHUNK = 10_000
-"""Pairs per task of a worker."""
+"""Number of pairs per task of a worker process."""
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """What the first reading found in the text of a language."""
+    """The result of the first reading of a language's text."""
 
     findings: dict[str, Findings]
-    """By split."""
+    """The findings per split."""
     repeated: frozenset[int]
     """Digests of the training pairs that occur more than once."""
 
 
 def evaluation_digests(texts: Texts, languages: Iterable[str]) -> frozenset[int]:
-    """Digests of the pivot sentences in the dev and test sets of these languages, folded."""
+    """Digests of the folded pivot sentences in the dev and test sets of these languages."""
     digests: set[int] = set()
     for lang in languages:
         for split in set(texts.splits(lang)) - {"train"}:
@@ -202,7 +193,7 @@ def evaluation_digests(texts: Texts, languages: Iterable[str]) -> frozenset[int]
 
 
 def scan_language(texts: Texts, lang: str, rules: Rules, workers: Workers, progress: Progress) -> Scanned:
-    """Reads all splits of a language once."""
+    """Reads all splits of a language once and counts duplicates."""
     findings: dict[str, Findings] = {}
     repeated: frozenset[int] = frozenset()
     for split in texts.splits(lang):
@@ -211,7 +202,7 @@ def scan_language(texts: Texts, lang: str, rules: Rules, workers: Workers, progr
         found.notes[DUPLICATE] += int(found.kept - len(values))
         if split == "train":
             repeated = frozenset(values[counts > 1].tolist())
-        found.forget_digests()
+        found.digests = array("Q")  # frees the memory
     return Scanned(findings, repeated)
 
 

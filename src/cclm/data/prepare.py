@@ -1,4 +1,7 @@
-"""`cclm prepare`: check, learn the subwords, encode, write. Streams: memory does not grow with the corpus."""
+"""`cclm prepare`: checks the text, learns subwords, encodes, and writes prepared data.
+
+Text is processed as a stream: memory use does not grow with the corpus.
+"""
 
 import os
 from collections import Counter
@@ -10,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from cclm import __version__
 from cclm.atomic import atomic_folder, refuse_foreign, restore
 from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
 from cclm.data.examine import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
@@ -21,38 +23,39 @@ from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
 from cclm.formats.base import FileFacts, parse_json, sha256
 from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, write_counts
+from cclm.phrasebook import CORPUS_VERSION
 from cclm.progress_bar import Progress
 from cclm.recipe.schema import DataSection, VocabularySection
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be prepared."""
+    """The sections of a recipe that prepared data depends on."""
 
     data: DataSection
     vocabulary: VocabularySection
 
     def settings(self) -> Settings:
-        """The settings that decide the result. The path does not: moved text is the same text."""
+        """The settings that determine the result. The path is not one of them, so text can be moved."""
         data = self.data.model_dump(mode="json", exclude={"path", "direction"})
         return Settings(data=data, vocabulary=self.vocabulary.model_dump(mode="json"))
 
 
 class Preparation:
-    """A plan and the folder that its result belongs in. Text is hashed at most once, and only if it has to be."""
+    """Prepares the data of a plan into a folder, or finds it there. Input files are hashed at most once."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
         self._texts = Texts(plan.data)
 
     def existing(self, folder: Path | None = None) -> Prepared | None:
-        """The content of this folder, or of another, if it is what the plan would prepare, undamaged."""
+        """The prepared data in the folder, by default its own, if it matches the plan and is undamaged."""
         folder = folder or Path(os.path.realpath(self.folder))
         restore(folder)
         try:
             manifest = Manifest.read(folder / "manifest.json")
         except DataError:
-            return None  # nothing there, damaged, or of another version: to be made again
+            return None  # missing, damaged, or of another version
         if manifest.made_from.settings != self.plan.settings() or manifest.made_from != self.made_from:
             return None
         try:
@@ -63,7 +66,7 @@ class Preparation:
     def make(
         self, folder: Path | None = None, *, workers: int | None = None, progress: Progress = lambda stage, pairs: None
     ) -> Prepared:
-        """Prepares the text into this folder, or another; what an earlier preparation left there is replaced."""
+        """Prepares the data into the folder, by default its own, replacing earlier prepared data."""
         folder = folder or self.folder
         try:
             self.check_folder()
@@ -75,20 +78,20 @@ class Preparation:
         return Prepared.open(folder, verify=False)
 
     def check_folder(self) -> None:
-        """Refuses a folder that holds something else, or the text itself: preparing would replace it."""
+        """Raises an error if the folder has other content or contains the input text: both would be replaced."""
         refuse_foreign(self.folder, _is_prepared)
-        place = os.path.realpath(self.folder)
+        folder = os.path.realpath(self.folder)
         for paths in self._texts.inputs().values():
             for path in paths:
-                if os.path.commonpath([place, os.path.realpath(path)]) == place:
+                if os.path.commonpath([folder, os.path.realpath(path)]) == folder:
                     raise DataError(
-                        f"{path}: this text is inside {self.folder}, which prepared data replaces; change work"
+                        f"{path}: this text is inside {self.folder}, which `cclm prepare` would replace; change work"
                     )
 
     @cached_property
     def made_from(self) -> MadeFrom:
-        """Everything that decides the result: settings, the content of the text, and the programs."""
-        # By content, not by name or time: the same text elsewhere is the same text. A hub data set has no local files.
+        """Everything that determines the result: settings, the content of the text, and program versions."""
+        # Files are identified by content, so that they can be moved. A dataset on the hub has no local files.
         try:
             inputs = {use: [sha256(path) for path in paths] for use, paths in self._texts.inputs().items()}
         except OSError as error:
@@ -97,7 +100,7 @@ class Preparation:
             settings=self.plan.settings(),
             inputs=inputs,
             path=None if any(inputs.values()) else self.plan.data.path,
-            cclm=__version__ if self.plan.data.format == "phrasebook" else None,
+            cclm=CORPUS_VERSION if self.plan.data.format == "phrasebook" else None,
             sentencepiece=sentencepiece.__version__,
         )
 
@@ -105,7 +108,7 @@ class Preparation:
 def prepare(
     plan: Plan, folder: Path, *, workers: int | None = None, progress: Progress = lambda stage, pairs: None
 ) -> Prepared:
-    """The prepared data of the plan, made unless it exists already."""
+    """The prepared data of the plan. It is prepared only if the folder does not have it already."""
     preparation = Preparation(plan, folder)
     try:
         preparation.check_folder()
@@ -115,13 +118,8 @@ def prepare(
     return existing or preparation.make(workers=workers, progress=progress)
 
 
-def current(plan: Plan, folder: Path) -> Prepared | None:
-    """The prepared data of the plan, if it exists."""
-    return Preparation(plan, folder).existing()
-
-
 def _is_prepared(folder: Path) -> bool:
-    """Whether cclm made this folder: its manifest says so, even if it is damaged otherwise or of another version."""
+    """Whether the folder is prepared data, judged by its manifest alone: it may be damaged or of another version."""
     try:
         manifest = parse_json((folder / "manifest.json").read_bytes(), "manifest.json", "")
     except (OSError, DataError):
@@ -131,7 +129,7 @@ def _is_prepared(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class _Builder:
-    """Fills an empty folder with prepared data."""
+    """Writes prepared data into an empty folder."""
 
     staging: Path
     plan: Plan
@@ -140,20 +138,20 @@ class _Builder:
     progress: Progress
 
     def build(self, made_from: MadeFrom) -> None:
-        """Reads the text twice: to check it and learn the subwords, then to encode it."""
+        """Reads the text twice: first to check it and to learn subwords, then to encode it."""
         languages = self.plan.data.languages
         rules = Rules(self.plan.data, evaluation_digests(self.texts, languages))
         scans = {lang: self._scan(lang, rules) for lang in languages}
         rules = replace(rules, thorough=False)
-        sizes = {lang: scan.findings["train"].kept for lang, scan in scans.items()}
-        models = learn_models(self.staging / "models", self.plan.vocabulary, rules, sizes, self.pool, self.progress)
+        kept = {lang: scan.findings["train"].kept for lang, scan in scans.items()}
+        models = learn_models(self.staging / "models", self.plan.vocabulary, rules, kept, self.pool, self.progress)
         encoded = _Encoded(models, *self._encode_all(rules, scans, models))
         vocabularies = encoded.vocabularies(self.plan)
-        finished = self._finish(encoded, vocabularies)
+        sizes = self._write_ids(encoded, vocabularies)
         write_counts(self.staging / "counts.json", encoded.piece_counts())
         for name, vocabulary in vocabularies.items():
             (self.staging / f"{name}.json").write_text(vocabulary.file().text(), encoding="utf-8")
-        self._write_manifest(made_from, finished, scans, encoded, vocabularies)
+        self._write_manifest(made_from, sizes, scans, encoded, vocabularies)
 
     def _scan(self, lang: str, rules: Rules) -> Scanned:
         scan = scan_language(self.texts, lang, rules, self.pool, self.progress)
@@ -192,8 +190,8 @@ class _Builder:
             self.progress("encoding", chunk.pairs)
             yield kept
 
-    def _finish(self, encoded: "_Encoded", vocabularies: dict[str, Vocabulary]) -> dict[str, dict[str, int]]:
-        """Writes the final ids; returns the number of pairs per language and split."""
+    def _write_ids(self, encoded: "_Encoded", vocabularies: dict[str, Vocabulary]) -> dict[str, dict[str, int]]:
+        """Writes the token files with vocabulary ids; returns the number of pairs per language and split."""
         other = vocabularies.get("other") or vocabularies["vocabulary"]
         pivot = vocabularies.get("pivot") or vocabularies["vocabulary"]
         dtype = np.uint16 if max(len(other), len(pivot)) <= 1 << 16 else np.uint32
@@ -206,7 +204,7 @@ class _Builder:
                 for split, file in splits.items()
             }
             if not sizes[lang]["train"]:
-                raise DataError(f"nothing is left of the training text of {lang}: see `cclm doctor` for the reasons")
+                raise DataError(f"no training text of {lang} is left: `cclm doctor` shows the reasons")
         return sizes
 
     def _write_manifest(
@@ -240,14 +238,14 @@ class _Builder:
 
 @dataclass(frozen=True)
 class _Encoded:
-    """The whole corpus as numbers of the SentencePiece models."""
+    """The corpus as ids of the SentencePiece models, before the vocabularies are known."""
 
     models: dict[str, Path]
     raw: dict[str, dict[str, RawFile]]
     drops: dict[str, dict[str, Counter[str]]]
 
     def vocabularies(self, plan: Plan) -> dict[str, Vocabulary]:
-        """All pieces of the models, joined by their strings, per side."""
+        """The vocabulary of each side: the union of the pieces of its models."""
         pivot = Segmenter(self.models[plan.data.pivot]).pieces
         others = [
             dict(zip(Segmenter(self.models[lang]).pieces, splits["train"].other_counts.tolist(), strict=True))
@@ -260,15 +258,15 @@ class _Encoded:
         return {"other": Vocabulary.join(others, languages), "pivot": Vocabulary.join(pivots, languages)}
 
     def piece_counts(self) -> dict[str, dict[str, int]]:
-        """How often each piece occurs in the training text of each language; pieces that do not occur are left out."""
+        """The count of each piece in the training text of each language, without pieces that do not occur."""
         counts = {}
         for lang, splits in self.raw.items():
             pieces = Segmenter(self.models[lang]).pieces
-            numbers = splits["train"].other_counts.tolist()
-            counts[lang] = {piece: number for piece, number in zip(pieces, numbers, strict=True) if number and piece}
+            occurrences = splits["train"].other_counts.tolist()
+            counts[lang] = {piece: count for piece, count in zip(pieces, occurrences, strict=True) if count and piece}
         return counts
 
 
 def _counts(found: Findings, drops: Counter[str]) -> SplitCounts:
-    """What prepare did with the pairs; pairs dropped while reading count as dropped too."""
+    """The counts for the manifest. Pairs that were dropped while reading count as dropped."""
     return SplitCounts(pairs=found.pairs, dropped=dict(sorted(drops.items())), noted=dict(sorted(found.notes.items())))

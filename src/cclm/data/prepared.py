@@ -1,13 +1,13 @@
-"""Prepared data on disk: memory-mapped ids with checksums, and a manifest with everything that made them.
+"""Prepared data on disk: memory-mapped ids, and a manifest with their origin and checksums.
 
 prepared/
-  manifest.json                     settings, inputs, counts, and SHA-256 of every other file
+  manifest.json                     settings, inputs, counts, and the SHA-256 of every other file
   other.json, pivot.json            the vocabularies (joint: vocabulary.json alone)
-  counts.json                       how often each subword occurs in the training text of each language
+  counts.json                       count of each subword in the training text of each language
   models/{lang}.model               SentencePiece
   {lang}/{split}.tokens.npy         ids of all sentences: other, pivot, other, pivot, ...
-  {lang}/{split}.offsets.npy        where each sentence begins; 2 n + 1 numbers for n pairs
-  {lang}/{dev,test}.tsv             the text of dev and test set, cleaned: pivot, tab, other language
+  {lang}/{split}.offsets.npy        start of each sentence; 2 n + 1 numbers for n pairs
+  {lang}/{dev,test}.tsv             the cleaned text of the dev and test sets: pivot, tab, other language
 """
 
 import resource
@@ -20,22 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cclm.data.cleaning import clean
-from cclm.data.texts import SPLITS, Texts
+from cclm.data.texts import Texts
 from cclm.data.vocabulary import Segmenter, Vocabulary
 from cclm.errors import DataError
 from cclm.formats.base import FileFacts, sha256
 from cclm.formats.prepared import Manifest, PieceCounts, VocabularyFile, read_counts
 from cclm.recipe.schema import DataSection
 
-SPARE = 256
-"""Files that a process may have open beside prepared data."""
-
-__all__ = ["SPLITS", "Corpus", "Prepared", "sha256"]
+OTHER_FILES = 256
+"""How many files a process may have open in addition to prepared data."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The pairs of one language and split, as ids; nothing is read before it is asked for."""
+    """The pairs of one language and split, as ids. The arrays are memory-mapped: pages are read on first access."""
 
     tokens: NDArray[np.unsignedinteger]
     offsets: NDArray[np.int64]
@@ -50,33 +48,33 @@ class Corpus:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """(n, 2): tokens of the other language and of the pivot, without </s>."""
+        """The numbers of tokens (n, 2) of the other language and of the pivot, without </s>."""
         return np.diff(self.offsets).reshape(-1, 2)
 
 
 class Prepared:
-    """A folder of prepared data, verified."""
+    """A verified folder of prepared data."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = True) -> "Prepared":
-        """The prepared data in this folder; a file that is missing, changed or damaged is refused.
+        """Opens prepared data. DataError if a file is missing, changed or damaged.
 
-        Without `verify` only the sizes of files are checked, not their content.
+        With `verify=False` only the sizes of the files are checked.
         """
         if not (folder / "manifest.json").exists():
             raise DataError(f"{folder}: no prepared data; run `cclm prepare` first")
         manifest = Manifest.read(folder / "manifest.json")
         for name, facts in (manifest.files | manifest.texts).items():
             _check_file(folder / name, facts, verify)
-        _let_open(len(manifest.files) + SPARE)
+        _raise_open_file_limit(len(manifest.files) + OTHER_FILES)
         return cls(folder, manifest)
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the data and everything that made it."""
+        """A hash of the data and its origin."""
         return self.manifest.fingerprint
 
     @property
@@ -92,19 +90,21 @@ class Prepared:
     def corpus(self, language: str, split: str) -> Corpus:
         """The pairs of a language and split."""
         if split not in self.sizes.get(language, {}):
-            raise DataError(f"{self.folder}: no {split} data of {language!r}; there are {self._listed()}")
+            raise DataError(f"{self.folder}: no {split} data of {language!r}; available: {self._listed()}")
         stem = self.folder / language / split
         try:
             tokens = np.load(f"{stem}.tokens.npy", mmap_mode="r")
             return Corpus(tokens, np.load(f"{stem}.offsets.npy", mmap_mode="r"))
         except OSError as error:
-            raise DataError(f"{stem}: {error.strerror}; if that is too many, allow more: ulimit -n 8192") from None
+            raise DataError(
+                f"{stem}: {error.strerror}; if too many files are open, raise the limit: ulimit -n 8192"
+            ) from None
 
     def text(self, language: str, split: str, settings: DataSection) -> list[tuple[str, str]]:
-        """The text of a dev or test set as (pivot, other language), cleaned, as it was when it was prepared.
+        """The cleaned text of a dev or test set as (pivot, other language), as it was when the data was prepared.
 
-        Data prepared by version 0.1.0 has no text. It is then read from the files that `settings` name, and refused
-        if these have changed.
+        Data prepared by version 0.1.0 has no text. The text is then read from the input files of `settings`; DataError
+        if they have changed.
         """
         name = f"{language}/{split}.tsv"
         if name not in self.manifest.texts:
@@ -121,7 +121,7 @@ class Prepared:
             if use in before:
                 if [sha256(path) for path in inputs.get(use, ())] != before[use]:
                     raise DataError(f"{changed}; run `cclm prepare` again")
-                break  # a dev or test set without files of its own was cut off the training text
+                break  # a dev or test set without its own files was taken from the training text
         pairs = [(clean(pivot)[0], clean(other)[0]) for _, pivot, other in texts.read(language, split, Counter())]
         expected = self.sizes[language][split]
         if len(pairs) != expected:
@@ -130,12 +130,12 @@ class Prepared:
 
     @cached_property
     def other(self) -> Vocabulary:
-        """The vocabulary of the side with many languages."""
+        """The vocabulary of the languages other than the pivot."""
         return self._vocabulary("vocabulary" if self.joint else "other")
 
     @cached_property
     def pivot(self) -> Vocabulary:
-        """The vocabulary of the side with one language."""
+        """The vocabulary of the pivot language."""
         return self.other if self.joint else self._vocabulary("pivot")
 
     @property
@@ -145,7 +145,7 @@ class Prepared:
 
     @property
     def pieces_wanted(self) -> int:
-        """The `vocabulary.pieces` of the recipe that the data was prepared for."""
+        """The value of `vocabulary.pieces` in the recipe that the data was prepared with."""
         return int(str(self.manifest.settings.vocabulary["pieces"]))
 
     def segmenter(self, language: str) -> Segmenter:
@@ -154,7 +154,7 @@ class Prepared:
         return Segmenter(self.folder / "models" / f"{name}.model")
 
     def counts(self) -> PieceCounts:
-        """How often each subword occurs in the training text of each language: vocabulary overlap is made of it."""
+        """The count of each subword in the training text of each language; vocabulary overlap is computed from it."""
         return read_counts(self.folder / "counts.json")
 
     def _vocabulary(self, name: str) -> Vocabulary:
@@ -164,8 +164,8 @@ class Prepared:
         return ", ".join(f"{lang} ({', '.join(splits)})" for lang, splits in self.sizes.items())
 
 
-def _let_open(files: int) -> None:
-    """Raises this process's limit of open files as far as the system allows: a memory-mapped file counts as open."""
+def _raise_open_file_limit(files: int) -> None:
+    """Raises the limit on open files as far as the system allows, because each memory-mapped file counts as open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files if hard < 0 else min(files, hard), hard))
@@ -176,6 +176,6 @@ def _check_file(path: Path, facts: FileFacts, verify: bool) -> None:
     if not path.exists():
         raise DataError(f"{path}: missing from the prepared data; {advice}")
     if path.stat().st_size != facts.bytes:
-        raise DataError(f"{path}: {path.stat().st_size:,} bytes, but {facts.bytes:,} were prepared; {advice}")
+        raise DataError(f"{path}: {path.stat().st_size:,} bytes, expected {facts.bytes:,}; {advice}")
     if verify and sha256(path) != facts.sha256:
         raise DataError(f"{path}: its content has changed since it was prepared (checksum); {advice}")

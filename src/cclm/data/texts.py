@@ -1,4 +1,4 @@
-"""All parallel text of a recipe, whatever its format: the pairs of a language and split as a stream."""
+"""The parallel text of a recipe in any format, as a stream of pairs per language and split."""
 
 import hashlib
 import re
@@ -13,45 +13,42 @@ import numpy as np
 
 from cclm.data import readers
 from cclm.data.cleaning import clean
+from cclm.data.readers.source import SPLITS, Pair
 from cclm.errors import DataError
 from cclm.recipe.schema import DataSection
 
-SPLITS = ("train", "dev", "test")
-Pair = tuple[int, str, str]
-"""Number in the file, text of the pivot, text of the other language."""
-
-_NO_WORD = re.compile(r"[\W_]+")
+_NOT_A_WORD = re.compile(r"[\W_]+")
 
 
 def folded(text: str) -> str:
-    """The text without case, width, punctuation and spaces: sentences that fold to the same count as the same."""
-    return _NO_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
+    """The text without case, width, punctuation and spaces. Sentences that are equal after this count as the same."""
+    return _NOT_A_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 
 def digest(text: str) -> int:
-    """A 64-bit hash of a text."""
+    """A 64-bit hash: sets of hashes need far less memory than sets of sentences."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 @dataclass
 class Texts:
-    """The text that a recipe's `data` section names."""
+    """The text described by the `data` section of a recipe."""
 
     settings: DataSection
     _cuts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By language: the digests up to which a sentence is cut off for dev, and for dev or test."""
-    _found: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By language: the splits that have files of their own."""
+    """By language: sentences with digests up to the first value are dev, up to the second value test."""
+    _splits_in_files: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By language: the splits that have their own files."""
 
     def splits(self, language: str) -> tuple[str, ...]:
-        """The splits that this language has, from files or cut off."""
-        there = self._in_files(language)
-        if "train" not in there:
+        """The splits of a language: those with files, and those taken from the training text (`data.cut`)."""
+        in_files = self._in_files(language)
+        if "train" not in in_files:
             raise DataError(f"no training text of {language} in {self.settings.path}")
-        return tuple(split for split in SPLITS if split in there or self._cut_size(language, split))
+        return tuple(split for split in SPLITS if split in in_files or self._cut_size(language, split))
 
     def inputs(self) -> dict[str, list[Path]]:
-        """Every file that is read, by what it is read for: `aze.train`. The phrasebook has one file per language."""
+        """All input files by their use, such as `aze.train`. The phrasebook has a single use for all its files."""
         if self.settings.format == "phrasebook":
             from cclm.data.readers.phrasebook import phrasebook_files
 
@@ -63,15 +60,13 @@ class Texts:
         }
 
     def read(self, language: str, split: str, drops: Counter[str]) -> Iterator[Pair]:
-        """The pairs, decoded but not cleaned; what never becomes a pair is counted in `drops`."""
-        if not any(self._cut_size(language, part) for part in SPLITS):
-            yield from self._read_files(language, split, drops)
-            return
-        if split in self._in_files(language) and split != "train":
+        """The pairs, decoded but not cleaned. Lines that are not a pair are counted in `drops`, by reason."""
+        nothing_is_cut = not any(self._cut_size(language, part) for part in SPLITS)
+        if nothing_is_cut or (split in self._in_files(language) and split != "train"):
             yield from self._read_files(language, split, drops)
             return
         for pair in self._read_files(language, "train", drops):
-            if self._goes_to(language, pair[1]) == split:
+            if self._split_of(language, pair[1]) == split:
                 yield pair
 
     @property
@@ -91,9 +86,9 @@ class Texts:
     def _in_files(self, language: str) -> tuple[str, ...]:
         if self.settings.format == "phrasebook":
             return SPLITS
-        if language not in self._found:  # every pair of a split that is cut off asks for them
-            self._found[language] = readers.splits(self._source, language)
-        return self._found[language]
+        if language not in self._splits_in_files:  # cached: this is called for every pair while a split is cut
+            self._splits_in_files[language] = readers.splits(self._source, language)
+        return self._splits_in_files[language]
 
     def _read_files(self, language: str, split: str, drops: Counter[str]) -> Iterator[Pair]:
         if self.settings.format == "phrasebook":
@@ -103,11 +98,11 @@ class Texts:
         return readers.read(self._source, language, split, drops)
 
     def _cut_size(self, language: str, split: str) -> int:
-        wanted = {"dev": self.settings.cut.dev, "test": self.settings.cut.test}.get(split, 0)
-        return wanted if wanted and split not in self._in_files(language) else 0
+        size = {"dev": self.settings.cut.dev, "test": self.settings.cut.test}.get(split, 0)
+        return size if size and split not in self._in_files(language) else 0
 
-    def _goes_to(self, language: str, pivot: str) -> str:
-        """The split of a pair, by its sentence in the pivot language alone, so that copies of it go the same way."""
+    def _split_of(self, language: str, pivot: str) -> str:
+        """The split of a pair. It depends on the pivot sentence only, so that repeated sentences stay in one split."""
         if language not in self._cuts:
             self._cuts[language] = self._find_cut(language)
         dev, test = self._cuts[language]
@@ -123,7 +118,7 @@ class Texts:
         dev, test = self._cut_size(language, "dev"), self._cut_size(language, "test")
         if len(distinct) <= dev + test:
             raise DataError(
-                f"data.cut asks for {dev} dev and {test} test pairs of {language},"
-                f" which has {len(distinct)} different sentences"
+                f"data.cut takes {dev} dev and {test} test pairs of {language},"
+                f" which has only {len(distinct)} different sentences"
             )
         return int(distinct[dev - 1]) if dev else -1, int(distinct[dev + test - 1])

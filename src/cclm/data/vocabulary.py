@@ -1,4 +1,4 @@
-"""Subwords and symbols: one SentencePiece model per language, and one vocabulary of symbols per side."""
+"""Subwords: one SentencePiece model per language, and one vocabulary of all their pieces per side."""
 
 import io
 import re
@@ -26,12 +26,12 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 
 
 def tag(language: str) -> str:
-    """The symbol of a language's tag in a vocabulary. In a text, the same characters are ordinary text."""
+    """The tag of a language as a vocabulary symbol. In text, the same characters are ordinary text."""
     return f"<2{language}>"
 
 
 class Segmenter:
-    """A SentencePiece model: text to its own numbers and back. 0 is the unknown piece."""
+    """A SentencePiece model. Its ids are not those of the vocabulary; 0 is the unknown piece."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -41,42 +41,42 @@ class Segmenter:
 
     @property
     def pieces(self) -> list[str]:
-        """The piece of each number; the unknown piece is empty."""
+        """The piece of each id; the unknown piece is the empty string."""
         sp = self._processor
         return ["" if sp.is_unknown(i) else sp.id_to_piece(i) for i in range(sp.get_piece_size())]
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """The numbers of each text."""
-        numbers: list[list[int]] = self._processor.encode(texts, num_threads=1)
-        return numbers
+        """The ids of each text."""
+        ids: list[list[int]] = self._processor.encode(texts, num_threads=1)
+        return ids
 
     def normalize(self, text: str) -> str:
-        """The text as the model sees it: NFKC, single spaces."""
-        normal: str = self._processor.normalize(text)
-        return normal.replace("▁", " ").strip()
+        """The text as the model normalises it: NFKC, single spaces."""
+        normalized: str = self._processor.normalize(text)
+        return normalized.replace("▁", " ").strip()
 
 
 def reason_of(error: Exception) -> str:
-    """The last line of a message of SentencePiece: the reason, after the place in its own source."""
+    """The last line of a SentencePiece error, which is the reason; the lines before it point into its source."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Every symbol of one side of the model: specials, tags, then pieces, the most frequent first."""
+    """All symbols of one side of the model: special symbols, language tags, then pieces by decreasing frequency."""
 
     symbols: tuple[str, ...]
     tags: dict[str, int]
     counts: tuple[int, ...]
-    """How often each piece occurs in the training text; 0 for specials and tags."""
+    """The count of each piece in the training text; 0 for special symbols and tags."""
 
     @classmethod
     def join(cls, counts: Iterable[Mapping[str, int]], languages: Sequence[str]) -> "Vocabulary":
-        """The union by piece string of these models' pieces: one that two languages share is one symbol.
+        """The union of the pieces of several models, given as counts. A piece that two languages share is one symbol.
 
-        A piece that no training sentence is segmented into stays in: without it, a known character of a new sentence
-        would be unknown.
+        Pieces that do not occur in the segmented training text are included: without them, known characters of new
+        sentences would become unknown.
         """
         total: dict[str, int] = {}
         for table in counts:
@@ -85,8 +85,8 @@ class Vocabulary:
         reserved = (*SPECIALS, *(tag(lang) for lang in languages))
         pieces = sorted(total.keys() - {""}, key=lambda piece: (-total[piece], piece))
         tags = {lang: len(SPECIALS) + i for i, lang in enumerate(languages)}
-        # A text may contain "<s>" or "<2aze>" often enough to become a piece. No piece contains a space: with a space
-        # at its end such a piece is a symbol of its own, distinct from the reserved one.
+        # "<s>" or "<2aze>" may occur in the text often enough to become a piece. A space at its end keeps such a piece
+        # distinct from the reserved symbol; other pieces never contain a space.
         symbols = (piece + " " if piece in reserved else piece for piece in pieces)
         return cls((*reserved, *symbols), tags, (*[0] * len(reserved), *(total[piece] for piece in pieces)))
 
@@ -95,46 +95,48 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """The id of each piece; reserved symbols are not among them."""
-        first = len(SPECIALS) + len(self.tags)
+        """The id of each piece, without special symbols and tags."""
+        first = self._first_piece
         return {symbol.rstrip(" "): first + i for i, symbol in enumerate(self.symbols[first:])}
 
+    @property
+    def _first_piece(self) -> int:
+        return len(SPECIALS) + len(self.tags)
+
     def table(self, segmenter: Segmenter) -> NDArray[np.uint32]:
-        """From the numbers of a SentencePiece model to ids of this vocabulary."""
+        """Maps the ids of a SentencePiece model to ids of this vocabulary."""
         return np.array([self.ids.get(piece, UNK) for piece in segmenter.pieces], dtype=np.uint32)
 
     def tag_id(self, language: str) -> int:
         """The id of a language's tag."""
         if language not in self.tags:
-            raise DataError(f"no tag for {language!r} in the vocabulary; known are {', '.join(self.tags)}")
+            raise DataError(f"no tag for {language!r} in the vocabulary; known languages: {', '.join(self.tags)}")
         return self.tags[language]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a sequence of ids; reserved symbols have none, unknown pieces show as ⁇."""
-        first = len(SPECIALS) + len(self.tags)
+        """The text of a sequence of ids. Special symbols and tags are omitted, except that unknown pieces become ⁇."""
+        first = self._first_piece
         pieces = ["⁇" if i == UNK else self.symbols[i] if i >= first else "" for i in ids]
         return "".join(pieces).replace(" ", "").replace("▁", " ").strip()
 
     def file(self) -> VocabularyFile:
-        """The vocabulary as it is stored."""
+        """The vocabulary as a file."""
         return VocabularyFile(tags=self.tags, symbols=list(zip(self.symbols, self.counts, strict=True)))
 
     @classmethod
     def of(cls, file: VocabularyFile) -> "Vocabulary":
-        """The vocabulary that a file contains."""
+        """The vocabulary in a file."""
         symbols, counts = zip(*file.symbols, strict=True)
         return cls(symbols, file.tags, counts)
 
 
 THREADS = 4
-"""Threads of SentencePiece's trainer, the same on every machine: its sums, and so its models, depend on it."""
-
-
+"""Threads of SentencePiece's trainer. Fixed, because the order of its floating-point sums depends on it."""
 PASSAGE = 8
-"""Sentences in a row that make a passage."""
+"""Number of consecutive sentences that are compared to detect a repeated passage."""
 REPEATED = 10_000
-"""Characters of a repeated passage that a model learns from. SentencePiece takes about one second for a repeated
-passage of this length (measured: 0.4 s for 6,000 characters, 7 s for 24,000), and more with the square of it."""
+"""The maximum length of a repeated passage in the text for SentencePiece, in characters. Its running time grows with
+the square of this length (measured: 0.4 s for 6,000 characters, 7 s for 24,000)."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class ModelTask:
 
     @property
     def sentences(self) -> int:
-        """How many sentences there are to learn from."""
+        """The number of sentences to learn from."""
         return sum(side.pairs for side in self.sides)
 
 
@@ -170,7 +172,10 @@ def learn_models(
     workers: Workers,
     progress: Progress,
 ) -> dict[str, Path]:
-    """Learns all models of a recipe into the folder; gives the model of each language. `sizes`: training pairs."""
+    """Learns all models of a recipe and writes them into the folder; returns the path of each language's model.
+
+    `sizes` is the number of training pairs per language.
+    """
     folder.mkdir()
     pivot = rules.settings.pivot
     if settings.joint:
@@ -178,9 +183,9 @@ def learn_models(
     else:
         sides = {lang: [Side(lang, False, size)] for lang, size in sizes.items()}
         sides[pivot] = [Side(lang, True, size) for lang, size in sizes.items()]
-    tasks = [ModelTask(name, tuple(of), settings, rules, folder / f"{name}.model") for name, of in sides.items()]
-    tasks.sort(key=lambda task: -task.sentences)  # the longest first keeps all cores busy
-    progress("learning subwords", 0)  # the first model may take minutes
+    tasks = [ModelTask(name, tuple(text), settings, rules, folder / f"{name}.model") for name, text in sides.items()]
+    tasks.sort(key=lambda task: -task.sentences)  # longest first, which keeps all cores busy
+    progress("learning subwords", 0)  # shown at once, because the first model may take minutes
     for _ in workers.map(_learn, tasks):
         progress("learning subwords", 1)
     return {lang: folder / f"{'joint' if settings.joint else lang}.model" for lang in (*sizes, pivot)}
@@ -189,14 +194,14 @@ def learn_models(
 def _learn(task: ModelTask) -> None:
     settings = task.settings
     model = train_model(
-        _Sample(task), pieces=settings.pieces, character_coverage=settings.character_coverage, what=task.name
+        _Sample(task), pieces=settings.pieces, character_coverage=settings.character_coverage, name=task.name
     )
     task.path.write_bytes(model)
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """The training text of a model, or an even sample of it where it has more than `vocabulary.sample` sentences."""
+    """The training text of a model; a uniform sample if it has more than `vocabulary.sample` sentences."""
 
     task: ModelTask
 
@@ -205,20 +210,20 @@ class _Sample:
         texts = Texts(task.rules.settings)
         share = task.settings.sample / max(1, task.sentences)
         for side in task.sides:
-            chance = key(task.rules.settings.seed, "vocabulary", task.name, side.language)
+            sample_key = key(task.rules.settings.seed, "vocabulary", task.name, side.language)
             pairs = texts.read(side.language, "train", Counter())
-            chosen = (pair for pair in pairs if share >= 1 or uniform(chance, pair[0]) < share)
+            chosen = (pair for pair in pairs if share >= 1 or uniform(sample_key, pair[0]) < share)
             for chunk in chunked(chosen, CHUNK):
                 kept, _ = examine(chunk, side.language, "train", task.rules)
                 yield from (pivot if side.is_pivot else other for _, pivot, other in kept)
 
 
 def limit_repeats(sentences: Iterable[str]) -> Iterator[str]:
-    """The sentences without those that continue a repeated passage beyond `REPEATED` characters.
+    """Omits sentences that continue a repeated passage beyond `REPEATED` characters.
 
-    SentencePiece sorts the suffixes of the whole text by comparing them, which takes time with the square of the length
-    of a repeated passage: one sentence 10,000 times in a row takes hours. Single sentences that are repeated here and
-    there take no longer than any text, and are all used.
+    SentencePiece sorts all suffixes of the text. The time for this grows with the square of the length of a repeated
+    passage: one sentence repeated 10,000 times in a row takes hours. Isolated repeated sentences are not a problem and
+    are kept.
     """
     seen: set[int] = set()
     window: deque[int] = deque(maxlen=PASSAGE)
@@ -232,28 +237,28 @@ def limit_repeats(sentences: Iterable[str]) -> Iterator[str]:
             yield sentence
 
 
-def train_model(sentences: Iterable[str], *, pieces: int, character_coverage: float, what: str) -> bytes:
-    """A unigram SentencePiece model of at most `pieces` pieces; fewer where the text does not support as many.
+def train_model(sentences: Iterable[str], *, pieces: int, character_coverage: float, name: str) -> bytes:
+    """Trains a unigram SentencePiece model of at most `pieces` pieces; fewer if the text is too small for as many.
 
-    It has more pieces where the text has more characters than that: every character needs one. The sentences are then
-    iterated over twice.
+    It has more pieces if the text has more distinct characters, because each one needs a piece. In that case the
+    sentences are iterated over twice.
     """
     try:
-        return _train(sentences, pieces, character_coverage, what)
+        return _train(sentences, pieces, character_coverage, name)
     except RuntimeError as error:
-        # It fails when it has counted the characters, before the long part of its work.
+        # SentencePiece reports this after counting characters, before the slow part of its work.
         if too_few := _TOO_FEW_PIECES.search(str(error)):
-            return _train(sentences, int(too_few[1]), character_coverage, what)
-        raise DataError(f"SentencePiece could not learn the subwords of {what}: {reason_of(error)}") from None
+            return _train(sentences, int(too_few[1]), character_coverage, name)
+        raise DataError(f"SentencePiece could not learn the subwords of {name}: {reason_of(error)}") from None
 
 
 _TOO_FEW_PIECES = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
-def _train(sentences: Iterable[str], pieces: int, character_coverage: float, what: str) -> bytes:
+def _train(sentences: Iterable[str], pieces: int, character_coverage: float, name: str) -> bytes:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=_nonempty(limit_repeats(sentences), what),
+        sentence_iterator=_nonempty(limit_repeats(sentences), name),
         model_writer=model,
         model_type="unigram",
         vocab_size=pieces,
@@ -270,10 +275,10 @@ def _train(sentences: Iterable[str], pieces: int, character_coverage: float, wha
     return model.getvalue()
 
 
-def _nonempty(sentences: Iterable[str], what: str) -> Iterator[str]:
+def _nonempty(sentences: Iterable[str], name: str) -> Iterator[str]:
     empty = True
     for sentence in sentences:
         empty = False
         yield sentence
     if empty:
-        raise DataError(f"no text to learn the subwords of {what} from")
+        raise DataError(f"no text to learn the subwords of {name} from")

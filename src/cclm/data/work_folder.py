@@ -14,12 +14,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from cclm.data.prepared import Prepared
 from cclm.errors import DataError
@@ -32,8 +28,6 @@ POINTERS = {
     "benchmark": (("benchmark.json", "benchmark.json"), ("runs/bitext", ".")),
 }
 """Links of each kind: where it stands in the work folder, and to what in the entry."""
-PATIENCE = 0.5
-"""Seconds between two tries to get a lock that another process holds."""
 
 
 def key_of(content: object) -> str:
@@ -77,7 +71,7 @@ class WorkFolder:
             if (self.entry(kind, key) / inside).exists():
                 self.link(pointer, self.entry(kind, key) / inside)
             elif (self.path / pointer).is_symlink():
-                (self.path / pointer).unlink()
+                (self.path / pointer).unlink(missing_ok=True)  # another process may have done so
 
     def link(self, pointer: str, target: Path) -> None:
         """Lets a name in the work folder point at something in its cache, in one step."""
@@ -97,22 +91,9 @@ class WorkFolder:
         for pointer, _ in POINTERS[kind]:
             (self.path / pointer).unlink(missing_ok=True)
 
-    @contextmanager
-    def lock(self, kind: str, key: str, say: Callable[[str], object] = lambda line: None) -> Iterator[None]:
-        """The right to make an entry. Waits while another process makes it, and says so."""
-        path = self.path / "cache" / kind / f".{key}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            say(f"waiting for another process, which makes {self.entry(kind, key)}")
-            lock.acquire(poll_interval=PATIENCE)
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)  # whoever waits notices that its lock is of a file that is gone
-            lock.release()
+    def lock_file(self, kind: str, key: str) -> Path:
+        """The file that a process locks while it makes an entry."""
+        return self.path / "cache" / kind / f".{key}.lock"
 
     def prepared_of(self, fingerprint: str) -> Prepared | None:
         """The prepared data with this fingerprint, current or not."""

@@ -2,18 +2,17 @@
 
 import multiprocessing
 import os
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from itertools import islice
 from types import TracebackType
 from typing import Any, TypeVar
 
 from cclm.errors import DataError
+from cclm.signals import held_back
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -35,11 +34,10 @@ class Workers:
         self._count = count or available_cores()
         # A forked child of a process with threads (a progress bar, torch) may hang on a lock; a fork server has none.
         context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
-        self._pool = (
-            ProcessPoolExecutor(self._count, mp_context=context, initializer=_end_with_parent)
-            if self._count > 1
-            else None
-        )
+        self._pool: ProcessPoolExecutor | None = None
+        if self._count > 1:
+            with held_back():
+                self._pool = ProcessPoolExecutor(self._count, mp_context=context, initializer=_end_with_parent)
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """The function of every task, in the order of the tasks; tasks are taken only as results are."""
@@ -59,7 +57,7 @@ class Workers:
     ) -> Iterator[Result]:
         waiting: deque[Future[Result]] = deque()
         for task in tasks:
-            with _signals_delayed():
+            with held_back():  # a submit may start a worker, which would be lost if a signal interrupted it
                 waiting.append(pool.submit(function, task))
             if len(waiting) >= AHEAD * self._count:
                 yield waiting.popleft().result()
@@ -84,27 +82,9 @@ class Workers:
             process.kill()
 
 
-@contextmanager
-def _signals_delayed() -> Iterator[None]:
-    """Delays signals during a submit: it may start a worker, which would be lost if a signal interrupted it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are handled by the main thread only
-        return
-    came: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
-
-
 def _end_with_parent() -> None:
-    """Leaves interrupts to the parent process, and ends when that ends, even if it was killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ends when the parent process ends, even if that was killed. Signals were blocked when this process was started,
+    and stay so: the parent obeys them."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -1,1 +1,1 @@
-"""How good translations are: scores, comparisons, statistics."""
+"""The quality of translations: scores, comparisons, statistics."""

@@ -1,4 +1,4 @@
-"""Runs compared with the first one, or methods over seeds with the first method: differences, intervals, sentences."""
+"""Compares runs with the first one, or methods over seeds with the first method: differences, intervals, sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ from cclm.formats.scores import Translations
 
 TITLES = {"bleu": "BLEU", "chrf": "chrF"}
 Groups = Mapping[str, Sequence[str]]
-"""The tasks of each mean: `all`, `hrl`, `lrl`."""
+"""The tasks that each mean is over: `all`, `hrl`, `lrl`."""
 Rows = dict[str, Difference] | dict[str, OverSeeds]
-"""Two scores and their difference, with interval and p, per language or per mean over languages."""
+"""The scores of both systems and their difference, by language or by group of languages."""
 
 
 class RunFacts(Part):
-    """A run that was compared."""
+    """A run, as `cclm compare --json` describes it."""
 
     run: str
     training_seed: int
@@ -40,14 +40,14 @@ class RunFacts(Part):
 
 
 class System(Part):
-    """A side of a comparison: a run, or a method with several runs."""
+    """One side of a comparison: a run, or a method with several runs."""
 
     name: str
     runs: list[RunFacts]
     is_method: bool
 
     def content(self) -> dict[str, Any]:
-        """The system as JSON: of a run its facts, of a method the facts of each run."""
+        """The system as a JSON object. A run has its facts at the top level, a method has a list `runs`."""
         facts = [run.plain() for run in self.runs]
         return {"name": self.name, "runs": facts} if self.is_method else {"name": self.name, **facts[0]}
 
@@ -62,19 +62,19 @@ class Compared(Part):
     """p of the mean over all languages, adjusted for the number of comparisons."""
     sentence: str
     seeds: Sequence[int] = ()
-    """The seeds that both methods have; of two runs none."""
+    """The seeds that both methods have; empty for two runs."""
     left_out: Sequence[str] = ()
-    """Runs without a counterpart of the same seed."""
+    """Runs for which the other method has no run with the same seed."""
 
     def content(self) -> dict[str, Any]:
-        """The comparison as JSON."""
+        """The comparison as a JSON object."""
         rest = self.model_dump(mode="json", exclude={"system", "seeds", "left_out"})
         paired = {"seeds": list(self.seeds), "left_out": list(self.left_out)} if self.system.is_method else {}
         return {**self.system.content(), **rest, **paired}
 
 
 class Comparisons(Part):
-    """Every other system compared with the first."""
+    """The comparisons of every other system with the first, the baseline."""
 
     metric: MetricName
     split: str
@@ -84,7 +84,7 @@ class Comparisons(Part):
     comparisons: list[Compared]
 
     def content(self) -> dict[str, Any]:
-        """What `cclm compare --json` prints."""
+        """The JSON object that `cclm compare --json` prints."""
         settings = {"metric": self.metric, "split": self.split, "samples": self.samples, "seed": self.seed}
         comparisons = [comparison.content() for comparison in self.comparisons]
         return {"version": VERSION, **settings, "baseline": self.baseline.content(), "comparisons": comparisons}
@@ -98,22 +98,22 @@ class Method:
     runs: Mapping[int, Evaluation]
 
     def shared(self, other: "Method") -> list[int]:
-        """The seeds that both have."""
+        """The seeds that both methods have."""
         return sorted(self.runs.keys() & other.runs.keys())
 
 
 def compare(
     runs: Sequence[Path], split: str = "test", *, metric: MetricName = "bleu", samples: int = SAMPLES
 ) -> Comparisons:
-    """Every other run compared with the first: per language and over all languages, HRLs and LRLs (the first run's).
+    """Compares every other run with the first: in each language, and on average over all languages, HRLs and LRLs.
 
-    If there are several methods, and several runs of one of them, methods are compared instead, over the seeds that
-    both have. Runs that are not translated yet are translated first.
+    Which languages are HRLs is taken from the first run. If the runs belong to several methods, and one method has
+    several runs, methods are compared over the seeds that both have. Runs without translations are translated first.
     """
     evaluations = [Evaluation(path, split) for path in runs]
-    groups_of_runs = group_by_method(evaluations)
-    methods = _methods(groups_of_runs) if 1 < len(groups_of_runs) < len(evaluations) else None
-    _refuse_other_references(evaluations)
+    by_method = group_by_method(evaluations)
+    methods = _methods(by_method) if 1 < len(by_method) < len(evaluations) else None
+    _check_references(evaluations)
     hrls, lrls = evaluations[0].groups()
     groups = {"all": [*hrls, *lrls], "hrl": hrls, "lrl": lrls}
     if methods:
@@ -133,7 +133,7 @@ def compare(
 def over_sentences(
     ours: Evaluation, theirs: Evaluation, groups: Groups, *, metric: MetricName, samples: int = SAMPLES
 ) -> tuple[dict[str, Difference], dict[str, Difference]]:
-    """Two runs on the same test sentences, which are resampled: the rows of languages and of means."""
+    """Compares two runs by a bootstrap of their test sentences; returns the rows of languages and of means."""
     lines, baseline = ours.lines(), {lang: texts.translations for lang, texts in theirs.lines().items()}
     system = {lang: texts.translations for lang, texts in lines.items()}
     references = {lang: texts.references for lang, texts in lines.items()}
@@ -143,11 +143,11 @@ def over_sentences(
 def _compare_runs(
     evaluations: Sequence[Evaluation], groups: Groups, metric: MetricName, samples: int
 ) -> tuple[System, list[Compared]]:
-    """Run by run, on the same sentences. Runs of the same name are named by their paths."""
-    names = [one.run.resolve().name for one in evaluations]
+    """Compares runs on the same sentences. Runs with the same folder name are named by their paths."""
+    names = [evaluation.run.resolve().name for evaluation in evaluations]
     systems = [
-        System(name=name if names.count(name) == 1 else str(one.run), runs=[_facts(one)], is_method=False)
-        for name, one in zip(names, evaluations, strict=True)
+        System(name=name if names.count(name) == 1 else str(evaluation.run), runs=[_facts(evaluation)], is_method=False)
+        for name, evaluation in zip(names, evaluations, strict=True)
     ]
     first, *others = evaluations
     rows = [over_sentences(other, first, groups, metric=metric, samples=samples) for other in others]
@@ -157,7 +157,7 @@ def _compare_runs(
 def _compare_methods(
     methods: Sequence[Method], groups: Groups, metric: MetricName, samples: int
 ) -> tuple[System, list[Compared]]:
-    """Method by method, paired by seed: a paired t-test over several seeds; a single seed's sentences are resampled."""
+    """Compares methods, paired by seed: a paired t-test, or with a single seed a bootstrap of its test sentences."""
     first, *others = methods
     scores = cache(lambda run: _scores(run, metric))
     systems = [
@@ -171,18 +171,19 @@ def _compare_methods(
             pair = (method.runs[seeds[0]], first.runs[seeds[0]])
             rows.append(over_sentences(*pair, groups, metric=metric, samples=samples))
         else:
-            ours, theirs = ({seed: scores(each.runs[seed]) for seed in seeds} for each in (method, first))
+            ours = {seed: scores(method.runs[seed]) for seed in seeds}
+            theirs = {seed: scores(first.runs[seed]) for seed in seeds}
             rows.append(_over_seeds(ours, theirs, groups))
     compared = _adjusted(systems, rows, metric, [method.shared(first) for method in others])
     return systems[0], [
-        one.model_copy(update={"left_out": _unpaired(first, method, one.seeds)})
-        for one, method in zip(compared, others, strict=True)
+        comparison.model_copy(update={"left_out": _unpaired(first, method, comparison.seeds)})
+        for comparison, method in zip(compared, others, strict=True)
     ]
 
 
 def _unpaired(first: Method, second: Method, seeds: Sequence[int]) -> list[str]:
-    """The runs without a counterpart of the same seed."""
-    return [str(each.runs[seed].run) for each in (first, second) for seed in sorted({*each.runs} - {*seeds})]
+    """The runs whose seeds are not among `seeds`, those that both methods have."""
+    return [str(method.runs[seed].run) for method in (first, second) for seed in sorted({*method.runs} - {*seeds})]
 
 
 def _adjusted(
@@ -191,7 +192,7 @@ def _adjusted(
     metric: MetricName,
     seeds: Sequence[list[int]],
 ) -> list[Compared]:
-    """The comparisons with the first system, each with its sentence, p adjusted for the number of comparisons."""
+    """The comparisons with the first system: their sentences, and p adjusted for the number of comparisons."""
     means = [mean["all"] for _, mean in rows]
     adjusted = holm([1.0 if mean.p is None else mean.p for mean in means])
     compared = []
@@ -208,16 +209,16 @@ def _facts(evaluation: Evaluation) -> RunFacts:
     return RunFacts(run=str(evaluation.run), training_seed=evaluation.recipe.seed, made_from=evaluation.made_from())
 
 
-def _refuse_other_references(evaluations: Sequence[Evaluation]) -> None:
-    """Refuses runs over other test sets than the first one's. Runs that are not translated yet are translated here."""
+def _check_references(evaluations: Sequence[Evaluation]) -> None:
+    """Raises ConfigError unless all runs have the test sets of the first. Translates runs without translations."""
     way_out = "compare runs over the same test sets"
     first, *others = evaluations
     expected = {name: texts.references for name, texts in first.lines().items()}
     for other in others:
         references = {name: texts.references for name, texts in other.lines().items()}
         if set(references) != set(expected):
-            ours, its = ", ".join(references), ", ".join(expected)
-            raise ConfigError(f"{other.run} translates {ours}; {first.run} translates {its}: {way_out}")
+            its, ours = ", ".join(references), ", ".join(expected)
+            raise ConfigError(f"{other.run} translates {its}; {first.run} translates {ours}: {way_out}")
         for name, lines in references.items():
             if lines != expected[name]:
                 pairs = zip(lines, expected[name], strict=False)
@@ -232,20 +233,20 @@ def _refuse_other_references(evaluations: Sequence[Evaluation]) -> None:
 
 
 def group_by_method(evaluations: Sequence[Evaluation]) -> list[list[Evaluation]]:
-    """The runs of each method: those whose recipes differ in name, seed and work folder alone."""
+    """Groups runs whose recipes differ only in name, seed and work folder: they are runs of one method."""
     groups: list[tuple[dict[str, Any], list[Evaluation]]] = []  # settings of any type
     for evaluation in evaluations:
         settings = evaluation.recipe.model_dump(exclude={"name", "seed", "work"})
-        same = next((members for known, members in groups if known == settings), None)
-        if same is None:
+        group = next((members for known, members in groups if known == settings), None)
+        if group is None:
             groups.append((settings, [evaluation]))
         else:
-            same.append(evaluation)
+            group.append(evaluation)
     return [members for _, members in groups]
 
 
 def _methods(groups: Sequence[Sequence[Evaluation]]) -> list[Method]:
-    """The methods by name; refused if one has a seed twice, or shares no seed with the first."""
+    """The methods with their names. ConfigError if one has a seed twice or shares no seed with the first."""
     names = [_name(members) for members in groups]
     methods = []
     for name, members in zip(names, groups, strict=True):
@@ -267,8 +268,8 @@ def _by_seed(members: Sequence[Evaluation]) -> dict[int, Evaluation]:
         seed = evaluation.recipe.seed
         if seed in runs:
             raise ConfigError(
-                f"{evaluation.run} is the same method with the same seed ({seed}) as {runs[seed].run}: their recipes"
-                " differ in name at most; give one of the two"
+                f"{evaluation.run} has the same method and the same seed ({seed}) as {runs[seed].run}: their recipes"
+                " differ at most in name; give only one of the two"
             )
         runs[seed] = evaluation
     return runs
@@ -279,12 +280,13 @@ def _seeds(method: Method) -> str:
 
 
 def _name(members: Sequence[Evaluation]) -> str:
-    """The name that the runs share apart from their seeds: that of the folders, of the recipes, or the first."""
-    for called in ([one.run.resolve().name for one in members], [one.recipe.name for one in members]):
-        bare = [name.removesuffix(f".{one.recipe.seed}") for name, one in zip(called, members, strict=True)]
-        if len(set(bare)) == 1:
-            return bare[0]
-    return f"{bare[0]} ({len(members)} runs)"
+    """The common name of the runs without `.SEED`: from their folders, else their recipes, else the first run's."""
+    folders, recipes = [run.run.resolve().name for run in members], [run.recipe.name for run in members]
+    for names in (folders, recipes):
+        without_seed = [name.removesuffix(f".{run.recipe.seed}") for name, run in zip(names, members, strict=True)]
+        if len(set(without_seed)) == 1:
+            return without_seed[0]
+    return f"{without_seed[0]} ({len(members)} runs)"
 
 
 def _scores(run: Evaluation, metric: MetricName) -> dict[str, float]:
@@ -302,7 +304,8 @@ def _over_seeds(
 
     def row(langs: Sequence[str]) -> OverSeeds:
         system, baseline = (
-            {seed: fmean(scores[lang] for lang in langs) for seed, scores in each.items()} for each in (ours, theirs)
+            {seed: fmean(scores[lang] for lang in langs) for seed, scores in by_seed.items()}
+            for by_seed in (ours, theirs)
         )
         return over_seeds(system, baseline)
 

@@ -1,4 +1,4 @@
-"""BLEU on the dev sets during training, with the current weights, through the same export and beam search as later."""
+"""BLEU on the dev sets during training: the current weights are exported and translate as a finished run would."""
 
 import shutil
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from cclm.translation.model import Model
 
 
 class DevBleu:
-    """Translates the dev set of every task, as `cclm translate --split dev` would, and returns the BLEU of each."""
+    """Translates the dev set of every task as `cclm translate --split dev` does, and returns its BLEU."""
 
     def __init__(self, recipe: Recipe, prepared: Prepared, run: Path) -> None:
         self._trained_for = TrainedFor(recipe, prepared, tasks(recipe.data, prepared))
@@ -26,7 +26,7 @@ class DevBleu:
         self._texts = {name: texts(recipe, prepared, task, "dev") for name, task in self._trained_for.tasks.items()}
 
     def __call__(self, model: Transformer, poll: Callable[[], None]) -> dict[str, float]:
-        """BLEU of each task; `poll` is called after every batch and may raise."""
+        """BLEU by task. `poll` is called after every batch and may raise, to stop the translation."""
         try:
             shutil.rmtree(self._folder, ignore_errors=True)
             export_unchecked(model.state_dict(), self._trained_for, self._folder)
@@ -38,7 +38,7 @@ class DevBleu:
             )
             return {name: self._bleu(name, exported, poll) for name in self._texts}
         except OSError as error:
-            raise TrainingError(f"{self._folder}: could not be written: {error.strerror or error}") from None
+            raise TrainingError(f"{self._folder}: cannot be written: {error.strerror or error}") from None
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 

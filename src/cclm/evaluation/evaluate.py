@@ -1,6 +1,7 @@
-"""Translations and scores of a trained run: made once, and made again when what they were made from has changed.
+"""Translates and scores a trained run, and does so again when its checkpoint, data or beam search has changed.
 
-Zero-shot pairs of a many-to-many model are scored too: both languages were trained, but only with the pivot."""
+Zero-shot pairs of a many-to-many model are scored too: pairs of languages that were both trained only with the pivot.
+"""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -17,15 +18,16 @@ from cclm.formats.scores import Scores, Translations
 from cclm.progress_bar import Progress, shown
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import Task, best_of, data_of, is_bitext, recipe_of, tasks_of, weights_of
+from cclm.training.lock import Lock, announce
 from cclm.translation.model import Model, load, refuse_other_data
 
 MAX_PAIRS = 56
-"""Every pair of 8 languages, both ways. Of more languages the pairs grow with the square, and so would the time."""
+"""All pairs of 8 languages in both directions. The number of pairs, and the time, grows quadratically."""
 
 
 @dataclass(frozen=True)
 class ZeroShotPair:
-    """Two languages other than the pivot, and the sentences whose translation into the pivot is the same in both."""
+    """A pair of languages other than the pivot, with the test sentences that share a pivot sentence."""
 
     source: str
     target: str
@@ -34,66 +36,66 @@ class ZeroShotPair:
 
     @property
     def name(self) -> str:
-        """The name of its row in scores.json."""
+        """The key in `zero_shot` of scores.json."""
         return f"{self.source}-{self.target}"
 
 
 def zero_shot_pairs(
     tasks: Mapping[str, Task], texts_of: Callable[[Task], tuple[list[str], list[str]]]
 ) -> dict[str, ZeroShotPair]:
-    """The pairs that have something to compare with: test sets that share sentences of the pivot.
+    """The pairs that have references: the test sets of both languages share sentences of the pivot.
 
-    `texts_of(task)` gives the sources and references of a task. There are none unless languages are translated both
-    into the pivot and from it.
+    `texts_of(task)` returns the sources and references of a task. Only languages that are translated both into the
+    pivot and from it have pairs.
     """
     from_pivot = {task.target for task in tasks.values() if not task.direction.to_pivot}
     both_ways = [task for task in tasks.values() if task.direction.to_pivot and task.source in from_pivot]
-    if len(both_ways) * (len(both_ways) - 1) > MAX_PAIRS:
-        pairs = len(both_ways) * (len(both_ways) - 1)
-        warnings.warn(f"{pairs:,} zero-shot pairs are not scored: more than {MAX_PAIRS}", stacklevel=2)
+    count = len(both_ways) * (len(both_ways) - 1)
+    if count > MAX_PAIRS:
+        warnings.warn(f"{count:,} zero-shot pairs are not scored: more than {MAX_PAIRS}", stacklevel=2)
         return {}
     by_pivot = {task.source: _by_pivot(*texts_of(task)) for task in both_ways}
-    found = {}
+    pairs = {}
     for source, ours in by_pivot.items():
         for target, theirs in by_pivot.items():
             shared = [sentence for sentence in ours if sentence in theirs] if source != target else []
             if shared:
                 sides = ([side[sentence] for sentence in shared] for side in (ours, theirs))
                 pair = ZeroShotPair(source, target, *sides)
-                found[pair.name] = pair
-    return found
+                pairs[pair.name] = pair
+    return pairs
 
 
 def _by_pivot(sentences: list[str], pivot: list[str]) -> dict[str, str]:
-    """The sentences of a language by their translation into the pivot, the first of several; no empty ones."""
-    found: dict[str, str] = {}
-    for sentence, translation in zip(sentences, pivot, strict=True):
-        if sentence.strip() and translation.strip():
-            found.setdefault(translation, sentence)
-    return found
+    """The sentences of a language by pivot sentence: the first of several, without empty ones."""
+    by_pivot: dict[str, str] = {}
+    for sentence, pivot_sentence in zip(sentences, pivot, strict=True):
+        if sentence.strip() and pivot_sentence.strip():
+            by_pivot.setdefault(pivot_sentence, sentence)
+    return by_pivot
 
 
 KINDS = ("", "reference", "source")
-"""The files of a task: its translations, and the references and sources beside them."""
+"""The files of a task: translations (no suffix), references and sources."""
 
 
 class Evaluation:
-    """Translations and scores of one split, of a run or of the bitext runs as one system."""
+    """The translations and scores of one split of a run, or of all bitext runs as one system."""
 
     def __init__(self, run: Path, split: str = "test", recipe: Recipe | None = None) -> None:
         self.run, self.split = run, split
         self.recipe = recipe or recipe_of(run)
         self.prepared = data_of(run, self.recipe)
-        every = tasks_of(run, self.recipe, self.prepared)
-        self.tasks = {name: task for name, task in every.items() if split in self.prepared.sizes[task.language]}
-        self.left_out = [name for name in every if name not in self.tasks]
+        all_tasks = tasks_of(run, self.recipe, self.prepared)
+        self.tasks = {name: task for name, task in all_tasks.items() if split in self.prepared.sizes[task.language]}
+        self.left_out = [name for name in all_tasks if name not in self.tasks]
         if not self.tasks:
             raise DataError(f"no language has a {split} set: there is nothing to translate")
         for model in self._models():
             refuse_other_data(model, self.prepared)
 
     def made_from(self) -> Translations:
-        """All that decides the translations; the signature of the scores repeats it."""
+        """Everything that determines the translations; it is also part of the signature of the scores."""
         settings = self.recipe.translation
         checkpoints = {}
         for model in self._models():
@@ -109,24 +111,37 @@ class Evaluation:
 
     @cached_property
     def zero_shot(self) -> dict[str, ZeroShotPair]:
-        """The zero-shot pairs of a many-to-many model that have references."""
+        """The zero-shot pairs with references; only many-to-many models have any."""
         if self.recipe.data.direction != "many-to-many" or is_bitext(self.run):
             return {}
         return zero_shot_pairs(self.tasks, lambda task: texts(self.recipe, self.prepared, task, self.split))
 
     def translated(self) -> list[Path] | None:
-        """The files with the translations if they are complete, of the best checkpoint and with today's settings."""
+        """The files with the translations if they are complete and from the current checkpoint, data and settings."""
         is_current = Translations.find(self._marker) == self.made_from()
         return self._files() if is_current and self._read() is not None else None
 
     def scored(self) -> Scores | None:
-        """The scores in scores.json if they are of these translations."""
+        """The scores in scores.json if they belong to the current translations."""
         scores = Scores.find(self.run / "scores.json")
         is_current = scores is not None and scores.signature.describes(self.made_from())
         return scores if is_current and self.translated() else None
 
     def translate(self) -> list[Path]:
-        """Translates every task with the best checkpoint; returns the files with the translations."""
+        """Translates every task with the best checkpoint; returns the files with the translations.
+
+        Another process that translates or scores the run is waited for, and may have done it then.
+        """
+        was_done = self.translated() is not None
+        with self._lock():
+            if was_done or self.translated() is None:
+                self._translate_all()
+        return self._files()
+
+    def _lock(self) -> Lock:
+        return Lock(self._marker.parent, file=self._marker.with_name("lock"), wait=announce)
+
+    def _translate_all(self) -> None:
         made_from = self.made_from()
         self._marker.parent.mkdir(exist_ok=True)
         # Until the marker file is written again, translations from two checkpoints may be mixed.
@@ -139,52 +154,60 @@ class Evaluation:
                 for pair in self.zero_shot.values():
                     self._translate(pair, pair.sources, pair.references, model, progress)
         made_from.write(self._marker)
-        return self._files()
 
     def lines(self) -> dict[str, Lines]:
-        """Translations, references and sources of every task; they are translated first if that is not done yet."""
-        found = self._complete_lines()
-        return {name: found[name] for name in self.tasks}
+        """Translations, references and sources of every task; translates first if needed."""
+        lines = self._read() if self.translated() else None  # without the lock: the run may be read-only
+        if lines is None:
+            with self._lock():
+                lines = self._all_lines()
+        return {name: lines[name] for name in self.tasks}
 
-    def _complete_lines(self) -> dict[str, Lines]:
-        """The same for every task and every zero-shot pair."""
-        found = self._read() if self.translated() else None
-        if found is None:
-            self.translate()
-            found = self._read()
-        if found is None:
-            raise DataError(f"{self._marker.parent}: the translations cannot be read; does another process write them?")
-        return found
+    def _all_lines(self) -> dict[str, Lines]:
+        """`lines` for every task and every zero-shot pair. Requires the lock."""
+        lines = self._read() if self.translated() else None
+        if lines is None:
+            self._translate_all()
+            lines = self._read()
+        if lines is None:
+            raise DataError(f"{self._marker.parent}: the translations cannot be read")
+        return lines
 
     def groups(self) -> tuple[list[str], list[str]]:
-        """The tasks of HRLs, and those of LRLs."""
+        """The tasks of the HRLs, and those of the LRLs."""
         hrls = [name for name, task in self.tasks.items() if task.language in self.recipe.data.high_resource]
         return hrls, [name for name in self.tasks if name not in hrls]
 
     def score(self, scorers: Mapping[str, str] | None = None, timeout: float | None = None) -> Scores:
-        """Writes scores.json, with the scores of external scorers (commands by name) beside ours.
+        """Computes the scores and writes scores.json; `scorers` maps names of external scorers to their commands.
 
-        Earlier scores of external scorers are kept if they are of the same translations. A scorer that takes longer
-        than `timeout` seconds is refused.
+        Earlier scores of external scorers are kept if they belong to the same translations. A scorer that takes longer
+        than `timeout` seconds is killed, and DataError is raised. Waits for another process that scores the run.
         """
-        before, every = self.scored(), self._complete_lines()
-        texts = {name: every[name] for name in self.tasks}
+        was_done = self.scored() is not None
+        with self._lock():
+            scores = None if was_done or scorers else self.scored()
+            return scores or self._score(scorers or {}, timeout)
+
+    def _score(self, scorers: Mapping[str, str], timeout: float | None) -> Scores:
+        before, lines = self.scored(), self._all_lines()
+        task_lines = {name: lines[name] for name in self.tasks}
         hrls, lrls = self.groups()
-        systems = {name: (lines.translations, lines.references) for name, lines in texts.items()}
+        systems = {name: (texts.translations, texts.references) for name, texts in task_lines.items()}
         scores = score(systems, high_resource=hrls, low_resource=lrls)
         rows, signature = dict(scores.languages), dict(self.made_from())
-        rows |= {name: row_of(every[name].translations, every[name].references) for name in self.zero_shot}
+        rows |= {name: row_of(lines[name].translations, lines[name].references) for name in self.zero_shot}
         targets = {name: pair.target for name, pair in self._pairs().items()}
-        if rates := off_target_rates(self.recipe.data, targets, every):
+        if rates := off_target_rates(self.recipe.data, targets, lines):
             signature["off_target"] = rates[0]
             rows = {name: {**row, **rates[1].get(name, {})} for name, row in rows.items()}
-        external = earlier_scores(before, self.tasks) | external_scores(scorers or {}, self.tasks, texts, timeout)
+        external = earlier_scores(before, self.tasks) | external_scores(scorers, self.tasks, task_lines, timeout)
         if external:
-            commands = {**(before.signature.scorers if before else {}), **(scorers or {})}
+            commands = {**(before.signature.scorers if before else {}), **scorers}
             signature["scorers"] = {scorer: commands[scorer] for scorer in external}
             for name in self.tasks:
-                rows[name] = {**rows[name], **{scorer: of_tasks[name] for scorer, of_tasks in external.items()}}
-        found = scores.model_copy(
+                rows[name] = {**rows[name], **{scorer: by_task[name] for scorer, by_task in external.items()}}
+        scores = scores.model_copy(
             update={
                 "languages": {name: rows[name] for name in self.tasks},
                 "signature": scores.signature.model_copy(update=signature),
@@ -192,11 +215,11 @@ class Evaluation:
                 **({"left_out": self.left_out} if self.left_out else {}),
             }
         )
-        found.write(self.run / "scores.json")
-        return found
+        scores.write(self.run / "scores.json")
+        return scores
 
     def _models(self) -> dict[Path, list[Task]]:
-        """Which run's model translates which tasks."""
+        """The runs whose models translate, each with its tasks; a bitext system has one run per task."""
         if is_bitext(self.run):
             return {self.run / name: [task] for name, task in self.tasks.items()}
         return {self.run: list(self.tasks.values())}
@@ -212,29 +235,29 @@ class Evaluation:
         _write(self._file(pair, "source"), sources)
 
     def _read(self) -> dict[str, Lines] | None:
-        """The sentences of every pair; None if a file is missing, not UTF-8, or of another length than its test set."""
-        found, sizes = {}, self._sizes()
+        """The lines of every pair; None if a file is missing, not UTF-8, or of another length than its test set."""
+        lines, sizes = {}, self._sizes()
         for name, pair in self._pairs().items():
             try:
-                found[name] = Lines(*(read_lines(self._file(pair, kind)) for kind in KINDS))
+                lines[name] = Lines(*(read_lines(self._file(pair, kind)) for kind in KINDS))
             except (OSError, ValueError):
                 return None
-            if {len(side) for side in found[name]} != {sizes[name]}:
+            if {len(side) for side in lines[name]} != {sizes[name]}:
                 return None
-        return found
+        return lines
 
     def _pairs(self) -> dict[str, Task | ZeroShotPair]:
-        """All that is translated."""
+        """The tasks and the zero-shot pairs."""
         return {**self.tasks, **self.zero_shot}
 
     def _sizes(self) -> dict[str, int]:
-        """The sentences of every task and of every zero-shot pair."""
+        """The number of sentences of every task and zero-shot pair."""
         sizes = {name: self.prepared.sizes[task.language][self.split] for name, task in self.tasks.items()}
         return sizes | {name: len(pair.sources) for name, pair in self.zero_shot.items()}
 
     @property
     def _marker(self) -> Path:
-        """The file that says what the translations were made from; it exists only when all of them are complete."""
+        """Records the origin of the translations; the file exists only if all of them are complete."""
         return self.run / "translations" / f"{self.split}.json"
 
     def _files(self) -> list[Path]:
@@ -246,10 +269,10 @@ class Evaluation:
 
 
 def texts(recipe: Recipe, prepared: Prepared, task: Task, split: str) -> tuple[list[str], list[str]]:
-    """Sources and references of a split, as they were when the data was prepared."""
-    pairs = prepared.text(task.language, split, recipe.data)
-    into = 0 if task.direction.to_pivot else 1
-    return [pair[1 - into] for pair in pairs], [pair[into] for pair in pairs]
+    """Sources and references of a split, from the prepared data."""
+    pairs = prepared.text(task.language, split, recipe.data)  # (pivot, other language)
+    target = 0 if task.direction.to_pivot else 1
+    return [pair[1 - target] for pair in pairs], [pair[target] for pair in pairs]
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""External scorers: programs that get segments as JSON lines and answer one score per segment (docs/scoring.md)."""
+"""External scorers: programs that read segments as JSON lines and print one score per segment (docs/scoring.md)."""
 
 import json
 import math
@@ -15,29 +15,31 @@ from threading import Thread
 from typing import IO
 
 from cclm.errors import ConfigError, DataError
-from cclm.evaluation.scores import OURS, Lines
+from cclm.evaluation.scores import RESERVED, Lines
 from cclm.formats.scores import Scores
 from cclm.training.directory import Task
 
-ANSWER = '{"id": the number of the segment, "score": a number}'
-"""The form of an answer, for messages."""
+ANSWER = '{"id": NUMBER OF THE SEGMENT, "score": NUMBER}'
+"""The format of an answer, for error messages."""
 MAX_ANSWER = 1 << 16
-"""Bytes: a longer line is no answer, and would only fill the memory."""
+"""The most bytes per line of output: a longer line is not an answer and would only fill the memory."""
 Segment = Mapping[str, str]
-"""What a scorer is given: `language`, `source`, `hypothesis`, `reference`, ..."""
+"""The input of a scorer: `language`, `source`, `hypothesis`, `reference`, ..."""
 ExternalScores = dict[str, dict[str, float]]
-"""By scorer: the score of each task."""
+"""The score of each task, by scorer."""
 
 
-def parse_scorers(given: Iterable[str]) -> dict[str, str]:
-    """The scorers of a command line, NAME=COMMAND each: their commands by name."""
+def parse_scorers(options: Iterable[str]) -> dict[str, str]:
+    """Commands by name, from command-line options NAME=COMMAND."""
     scorers: dict[str, str] = {}
-    for text in given:
+    for text in options:
         name, _, command = text.partition("=")
         if not re.fullmatch(r"[A-Za-z][\w.-]*", name) or not command.strip():
-            raise ConfigError(f"--scorer {text}: write NAME=COMMAND, the name of letters, digits, '-', '_' and '.'")
-        if name in OURS or name in scorers:
-            raise ConfigError(f"--scorer {text}: {name!r} is taken; give the scorer another name")
+            raise ConfigError(
+                f"--scorer {text}: expected NAME=COMMAND, the name from letters, digits, '-', '_' and '.'"
+            )
+        if name in RESERVED or name in scorers:
+            raise ConfigError(f"--scorer {text}: the name {name!r} is already used; choose another")
         scorers[name] = command
     return scorers
 
@@ -47,7 +49,7 @@ def external_scores(
 ) -> ExternalScores:
     """Runs every scorer over all tasks; the score of a task is the mean over its sentences.
 
-    A scorer that takes longer than `timeout` seconds is killed with its children, and refused.
+    A scorer that takes longer than `timeout` seconds is killed with its children, and DataError is raised.
     """
     segments = [
         {
@@ -61,25 +63,25 @@ def external_scores(
         for name, lines in texts.items()
         for translation, reference, source in zip(*lines, strict=True)
     ]
-    found: ExternalScores = {}
+    sizes = {name: len(lines.translations) for name, lines in texts.items()}
+    by_scorer: ExternalScores = {}
     for scorer, command in scorers.items():
         try:
             scores = iter(segment_scores(command, segments, timeout))
         except ValueError as error:
             raise DataError(f"scorer {scorer} ({command}): {error}") from None
-        sizes = {name: len(lines.translations) for name, lines in texts.items()}
-        found[scorer] = {name: _mean([next(scores) for _ in range(size)]) for name, size in sizes.items()}
-    return found
+        by_scorer[scorer] = {name: _mean([next(scores) for _ in range(size)]) for name, size in sizes.items()}
+    return by_scorer
 
 
 def _mean(values: Sequence[float]) -> float:
     total = sum(values)
-    # The sum of huge numbers overflows where their mean does not.
+    # The sum of huge numbers may overflow although their mean does not.
     return total / len(values) if math.isfinite(total) else math.fsum(value / len(values) for value in values)
 
 
 def earlier_scores(before: Scores | None, tasks: Iterable[str]) -> ExternalScores:
-    """What scorers gave to the same translations before; a scorer that lacks a task is left out."""
+    """Scores that external scorers gave to the same translations earlier, if they cover all tasks."""
     if before is None:
         return {}
     rows = {name: before.languages.get(name, {}) for name in tasks}
@@ -91,45 +93,43 @@ def earlier_scores(before: Scores | None, tasks: Iterable[str]) -> ExternalScore
 
 
 def segment_scores(command: str, segments: Sequence[Segment], timeout: float | None = None) -> list[float]:
-    """The score of every segment, in their order; the "id" of a segment is its position.
+    """The score of every segment, in order; the "id" of a segment is its index.
 
-    The command is started once, without a shell. Its stderr is ours, for messages to people.
+    The command is started once, without a shell, and inherits stderr. ValueError says what went wrong.
     """
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise ValueError(f"not a command: {error}") from None
     if not words:
-        raise ValueError("not a command: it is empty")
+        raise ValueError("the command is empty")
     try:
         process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # so that it can be killed with all its children
+            start_new_session=True,  # to kill it together with its children
         )
     except OSError as error:
-        raise ValueError(
-            f"{words[0]}: {error.strerror}; give a program that is on the path, or its full path"
-        ) from None
-    found = _communicate(process, segments, timeout)
+        raise ValueError(f"{words[0]}: {error.strerror}; give a program on the PATH, or its full path") from None
+    scores = _communicate(process, segments, timeout)
     if process.returncode:
-        raise ValueError(f"ended with exit status {process.returncode}; it may have said why above")
-    if missing := [number for number in range(len(segments)) if number not in found]:
+        raise ValueError(f"failed with exit status {process.returncode}; its messages are above")
+    if missing := [index for index in range(len(segments)) if index not in scores]:
         raise ValueError(
-            f"no answer for {len(missing):,} of {len(segments):,} segments, the first of them id {missing[0]};"
-            f" it must answer {ANSWER} for each"
+            f"no answer for {len(missing):,} of {len(segments):,} segments, the first is id {missing[0]};"
+            f" expected {ANSWER} for each segment"
         )
-    return [found[number] for number in range(len(segments))]
+    return [scores[index] for index in range(len(segments))]
 
 
 def _communicate(
     process: "subprocess.Popen[bytes]", segments: Sequence[Segment], timeout: float | None
 ) -> dict[int, float]:
-    """The answers of the process, until it ends.
+    """The scores by id, read until the process ends.
 
-    A thread writes the segments while this one reads the answers: otherwise both processes could wait forever for the
-    other one to empty a full pipe.
+    A thread writes the segments while this one reads the answers. With a single thread, both processes could block on
+    a full pipe that the other one does not empty.
     """
     assert process.stdin is not None
     assert process.stdout is not None
@@ -138,9 +138,9 @@ def _communicate(
         writer = Thread(target=_write_segments, args=(process.stdin, segments), daemon=True)
         writer.start()
         try:
-            found = _answers(_lines(process.stdout, end), len(segments))
+            scores = _answers(_lines(process.stdout, end), len(segments))
             process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
-            return found
+            return scores
         except BaseException as error:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -152,13 +152,13 @@ def _communicate(
 
 
 def _write_segments(stdin: IO[bytes], segments: Iterable[Segment]) -> None:
-    with suppress(BrokenPipeError), stdin:  # it has ended early: its exit status and the missing answers tell why
-        for number, segment in enumerate(segments):
-            stdin.write(json.dumps({"id": number, **segment}).encode() + b"\n")
+    with suppress(BrokenPipeError), stdin:  # the scorer ended early, which its exit status or missing answers report
+        for index, segment in enumerate(segments):
+            stdin.write(json.dumps({"id": index, **segment}).encode() + b"\n")
 
 
 def _lines(stdout: IO[bytes], end: float) -> Iterator[str]:
-    """The lines of a scorer's output, as they come; TimeoutError at `end`, ValueError for a line that is no answer."""
+    """The lines of a scorer's output as they arrive; TimeoutError at `end`, ValueError if a line is too long."""
     rest = b""
     while True:
         left = None if math.isinf(end) else max(0.0, end - time.monotonic())
@@ -168,7 +168,7 @@ def _lines(stdout: IO[bytes], end: float) -> Iterator[str]:
         *lines, rest = (rest + block).split(b"\n")
         yield from (line.decode(errors="replace") for line in lines)
         if len(rest) > MAX_ANSWER:
-            raise ValueError(f"printed {len(rest):,} bytes without a line end; expected {ANSWER} on each line")
+            raise ValueError(f"printed {len(rest):,} bytes without a newline; expected {ANSWER} on each line")
         if not block:
             break
     if rest:
@@ -176,19 +176,19 @@ def _lines(stdout: IO[bytes], end: float) -> Iterator[str]:
 
 
 def _answers(lines: Iterable[str], segments: int) -> dict[int, float]:
-    found: dict[int, float] = {}
+    scores: dict[int, float] = {}
     for line_number, line in enumerate(lines, start=1):
         try:
             answer = json.loads(line)
-            number, value = answer["id"], answer["score"]
-            valid = type(number) is int and type(value) in (int, float) and math.isfinite(value)
+            index, value = answer["id"], answer["score"]
+            valid = type(index) is int and type(value) in (int, float) and math.isfinite(value)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             valid = False
         if not valid:
-            raise ValueError(f"line {line_number} of its answers is {line.strip()[:80]!r}; expected {ANSWER}")
-        if not 0 <= number < segments:
-            raise ValueError(f"line {line_number} of its answers is about id {number}, which it was not asked about")
-        if number in found:
-            raise ValueError(f"line {line_number} of its answers is about id {number}, which it has answered before")
-        found[number] = float(value)
-    return found
+            raise ValueError(f"output line {line_number} is {line.strip()[:80]!r}; expected {ANSWER}")
+        if not 0 <= index < segments:
+            raise ValueError(f"output line {line_number} has id {index}, but there are {segments:,} segments")
+        if index in scores:
+            raise ValueError(f"output line {line_number} has id {index}, which already has a score")
+        scores[index] = float(value)
+    return scores

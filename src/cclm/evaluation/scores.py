@@ -1,4 +1,4 @@
-"""The scores of a run: BLEU and chrF with SacreBLEU, off-target rates, and the signature of every number."""
+"""Computes BLEU and chrF with SacreBLEU, off-target rates, and the signature of the scores."""
 
 import json
 import os
@@ -22,16 +22,16 @@ from cclm.recipe.schema import DataSection
 MetricName = Literal["bleu", "chrf"]
 ALWAYS = ("bleu", "bleu_low", "bleu_high", "chrf")
 """The scores that every language has."""
-OURS = (*ALWAYS, "off_target", "off_target_references")
-"""Names that no external scorer may have."""
+RESERVED = (*ALWAYS, "off_target", "off_target_references")
+"""Names that external scorers cannot have."""
 BOOTSTRAP, SEED = 1000, 12345
-"""Resamples of a confidence interval, and their seed."""
+"""The number of resamples of a confidence interval, and their seed."""
 DIGITS = 10
-"""Digits of a confidence interval: SacreBLEU returns it only as text."""
+"""Digits of a confidence interval, which SacreBLEU returns only as text."""
 
 
 class Lines(NamedTuple):
-    """The sentences of one task."""
+    """The test sentences of one task or zero-shot pair."""
 
     translations: list[str]
     references: list[str]
@@ -46,10 +46,10 @@ def score(
     bootstrap: int = BOOTSTRAP,
     seed: int = SEED,
 ) -> Scores:
-    """The content of `scores.json`, from the hypotheses and references of each language: raw, detokenised text.
+    """The content of scores.json, from (hypotheses, references) of each language as raw, detokenised text.
 
-    A language has `bleu`, its 95 % confidence interval (`bleu_low` to `bleu_high`, around the mean of `bootstrap`
-    resamples) and `chrf`. `means` are of BLEU; the mean of a group without languages is None.
+    Each language gets `bleu`, its 95 % confidence interval (`bleu_low` to `bleu_high`, around the mean of `bootstrap`
+    resamples) and `chrf`. `means` are means of BLEU; the mean of a group without languages is None.
     """
     _check(systems, high_resource, low_resource, bootstrap)
     rows = {}
@@ -66,19 +66,19 @@ def score(
 
 
 def row_of(hypotheses: list[str], references: list[str]) -> Row:
-    """The scores of one language alone, computed as in `score`."""
+    """The scores of a single language, computed as in `score`."""
     return _scores(hypotheses, references, bootstrap=BOOTSTRAP, seed=SEED)[0]
 
 
 def bleu(hypotheses: list[str], references: list[str]) -> float:
-    """BLEU alone, computed as in `score`."""
+    """BLEU without confidence interval, computed as in `score`."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
     return float(metric_named("bleu").corpus_score(hypotheses, [references]).score)
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file. Only \\n ends a line: a sentence may contain one of Unicode's other separators."""
+    """The lines of a text file. Only \\n ends a line: sentences may contain the other line separators of Unicode."""
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -89,32 +89,32 @@ def read_lines(path: Path) -> list[str]:
 
 
 def _scores(hypotheses: list[str], references: list[str], *, bootstrap: int, seed: int) -> tuple[Row, Signature]:
-    """The scores of one language, and the signatures of the metrics, which are the same for every language."""
-    by_words, chrf = metric_named("bleu"), metric_named("chrf")
+    """The scores of one language, and the signature, which is the same for every language."""
+    bleu_metric, chrf = metric_named("bleu"), metric_named("chrf")
     with sacrebleu_seed(seed):
-        bleu_score = by_words.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
+        bleu_score = bleu_metric.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
     chrf_score = chrf.corpus_score(hypotheses, [references])
-    # json.loads: SacreBLEU's text. It has no interval if every resample scores 0.
-    content = json.loads(bleu_score.format(width=DIGITS, signature=str(by_words.get_signature()), is_json=True))
+    # Text of SacreBLEU, hence json.loads. It has no interval if every resample scores 0.
+    content = json.loads(bleu_score.format(width=DIGITS, signature=str(bleu_metric.get_signature()), is_json=True))
     mean, half = content.get("confidence_mean", 0.0), content.get("confidence_var", 0.0)
     scores = {
         "bleu": bleu_score.score,
-        "bleu_low": max(0.0, mean - half),  # the half-width is that of both sides
+        "bleu_low": max(0.0, mean - half),  # a symmetric interval may be negative
         "bleu_high": mean + half,
         "chrf": chrf_score.score,
     }
-    signatures = {"bleu": str(by_words.get_signature()), "chrf": str(chrf.get_signature())}
+    signatures = {"bleu": str(bleu_metric.get_signature()), "chrf": str(chrf.get_signature())}
     return scores, Signature(sacrebleu=sacrebleu.__version__, bleu=signatures["bleu"], chrf=signatures["chrf"])
 
 
 def metric_named(name: MetricName) -> Metric:
-    """One of SacreBLEU's metrics, with the settings of all our scores."""
+    """A metric of SacreBLEU with the settings that all scores of cclm use."""
     return BLEU(tokenize="13a", lowercase=False) if name == "bleu" else CHRF()
 
 
 @contextmanager
 def sacrebleu_seed(seed: int) -> Iterator[None]:
-    """Sets the seed of SacreBLEU's bootstrap, which it reads only from the environment."""
+    """Sets the seed of SacreBLEU's bootstrap, which reads it from the environment."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)
     try:
@@ -135,16 +135,16 @@ def _check(
     if bootstrap < 2:
         raise ValueError(f"bootstrap must be at least 2 resamples; got {bootstrap}")
     if not systems:
-        raise ValueError("there is no language to score")
+        raise ValueError("no language to score")
     for lang, (hypotheses, references) in systems.items():
         if (lang in high_resource) == (lang in low_resource):
             group = "both high- and low-resource" if lang in high_resource else "neither high- nor low-resource"
-            raise ValueError(f"{lang} is {group}: its scores belong to one of the two means")
+            raise ValueError(f"{lang} is {group}; it must be exactly one of the two")
         # SacreBLEU would silently score as many lines as the shorter of the two has.
         if len(hypotheses) != len(references):
             raise ValueError(f"{lang}: {len(hypotheses)} hypotheses for {len(references)} references")
         if not any(reference.strip() for reference in references):
-            raise ValueError(f"{lang}: no text among its {len(references)} references")
+            raise ValueError(f"{lang}: all {len(references)} references are empty")
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -157,11 +157,11 @@ def _mean(values: Sequence[float]) -> float | None:
 def off_target_rates(
     data: DataSection, targets: Mapping[str, str], texts: Mapping[str, Lines]
 ) -> tuple[str, dict[str, Row]] | None:
-    """How off-target translations were identified, and the rates of each task: of its translations and references.
+    """A description of the language identifier, and the off-target rates of each task's translations and references.
 
-    `targets` has the target language of each task. Not measured with a single target language: there is no other
-    language to take by mistake. A target language that py3langid does not know has no rates. Without the extra, a line
-    on stderr says what to install.
+    `targets` maps tasks to target languages. None for many-to-one models: with one target language, no translation is
+    off-target. Also None if the extra is not installed; a line on stderr says what to install. Target languages that
+    py3langid does not know have no rates.
     """
     if data.direction == "many-to-one":
         return None
@@ -174,19 +174,18 @@ def off_target_rates(
     for name, lines in texts.items():
         target = targets[name]
         if target in identifier.languages:
-            sides = {"off_target": lines.translations, "off_target_references": lines.references}
-            shares = {key: off_target(side, target, identifier.identify) for key, side in sides.items()}
+            texts_by_key = {"off_target": lines.translations, "off_target_references": lines.references}
+            shares = {key: off_target(text, target, identifier.identify) for key, text in texts_by_key.items()}
             rates[name] = {key: share for key, share in shares.items() if share is not None}
-    among = ", ".join(sorted(identifier.languages))
-    return f"py3langid {version('py3langid')} among {among}", rates
+    candidates = ", ".join(sorted(identifier.languages))
+    return f"py3langid {version('py3langid')} among {candidates}", rates
 
 
 def off_target(lines: Iterable[str], language: str, identify: Callable[[str], str]) -> float | None:
-    """The share of lines that are identified as another language.
+    """The share of lines that are identified as a language other than `language`; None if all lines are empty.
 
-    Empty lines are in no language: they are left out (BLEU has counted them). The share of no lines is None. An
-    identifier makes mistakes, above all on short lines and between related languages; the share among the references
-    is its error rate.
+    Empty lines are ignored; BLEU penalises them already. Identifiers make mistakes, above all on short lines and
+    between related languages: the share among the references is their error rate.
     """
-    found = [identify(line) != language for line in lines if line.strip()]
-    return sum(found) / len(found) if found else None
+    wrong = [identify(line) != language for line in lines if line.strip()]
+    return sum(wrong) / len(wrong) if wrong else None

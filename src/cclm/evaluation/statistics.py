@@ -1,5 +1,4 @@
-"""What a difference allows one to conclude: a paired bootstrap over sentences;
-a paired t-test over seeds, Holm's correction, and a sentence in words."""
+"""Tests whether two systems differ: paired bootstrap over sentences, paired t-test over seeds, Holm's correction."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -49,12 +48,11 @@ def paired_bootstrap(
     samples: int = SAMPLES,
     seed: int = SEED,
 ) -> tuple[dict[str, Difference], dict[str, Difference]]:
-    """How a system differs from the baseline: in each language, and in the mean over each group of languages.
+    """The differences between a system and the baseline: in each language, and on average over each group.
 
-    The sentences are resampled within each language, independently per language, the same ones for both systems. The
-    score of a resample is a corpus score, and the mean over a group is taken in each resample. So the interval is about
-    other test sentences from the same source; it says nothing about other seeds or other languages. A group without
-    languages is left out.
+    Sentences are resampled within each language, the same ones for both systems. The score of a resample is a corpus
+    score, and the mean over a group is taken in each resample. The interval therefore covers the choice of test
+    sentences, not the choice of seeds or languages. Groups without languages are omitted.
     """
     _check(system, baseline, references, samples)
     languages, resampled = {}, {}
@@ -64,20 +62,20 @@ def paired_bootstrap(
         stats = [np.array(scorer._extract_corpus_statistics(text, [list(lines)])) for text in texts]
         resampled[lang] = _differences(scorer, stats, draws(lang, len(lines), samples, seed))
         by_sacrebleu = _sacrebleu_p(texts, list(lines), metric, min(samples, SACREBLEU_SAMPLES), seed)
-        scores = [_score(scorer, each.sum(axis=0)) for each in stats]
+        scores = [_score(scorer, statistics.sum(axis=0)) for statistics in stats]
         languages[lang] = _difference(scores[0], scores[1], resampled[lang], by_sacrebleu)
     means = {}
     for name, members in groups.items():
-        inside = [lang for lang in languages if lang in members]
-        if inside:
-            ours = float(np.mean([languages[lang].system for lang in inside]))
-            theirs = float(np.mean([languages[lang].baseline for lang in inside]))
-            means[name] = _difference(ours, theirs, np.mean([resampled[lang] for lang in inside], axis=0))
+        group = [lang for lang in languages if lang in members]
+        if group:
+            ours = float(np.mean([languages[lang].system for lang in group]))
+            theirs = float(np.mean([languages[lang].baseline for lang in group]))
+            means[name] = _difference(ours, theirs, np.mean([resampled[lang] for lang in group], axis=0))
     return languages, means
 
 
 def draws(lang: str, sentences: int, samples: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """The indices of the sentences in each resample of a language; they do not depend on the other languages."""
+    """The sentence indices of each resample of a language; they do not depend on other languages."""
     generator = np.random.default_rng([seed, *lang.encode()])
     return (generator.integers(sentences, size=sentences) for _ in range(samples))
 
@@ -85,9 +83,9 @@ def draws(lang: str, sentences: int, samples: int, seed: int) -> Iterator[NDArra
 def _differences(
     scorer: Metric, stats: Sequence[NDArray[Any]], drawn: Iterator[NDArray[np.int64]]
 ) -> NDArray[np.float64]:
-    """System minus baseline in every resample: a corpus score is a function of sums over sentences."""
+    """System minus baseline in every resample, from sums of sentence statistics, which determine a corpus score."""
     sentences, width = stats[0].shape
-    both = np.hstack(stats).astype(float)  # integers, exact as floats; matrix products of floats are fast
+    both = np.hstack(stats).astype(float)  # integers are exact as floats, and float products are faster
     sums = (np.bincount(numbers, minlength=sentences) @ both for numbers in drawn)
     return np.array([_score(scorer, row[:width]) - _score(scorer, row[width:]) for row in sums])
 
@@ -99,7 +97,7 @@ def _score(scorer: Metric, sums: NDArray[Any]) -> float:
 def _difference(
     system: float, baseline: float, resampled: NDArray[np.float64], p_sacrebleu: float | None = None
 ) -> Difference:
-    """p is twice the share of resamples beyond 0: below 0.05 if the interval excludes 0."""
+    """p is twice the share of resamples on the other side of 0: below 0.05 if the interval excludes 0."""
     low, high = np.quantile(resampled, [0.025, 0.975])
     beyond = min(np.sum(resampled <= 0), np.sum(resampled >= 0))
     p = min(1.0, 2 * (float(beyond) + 1) / (len(resampled) + 1))
@@ -116,15 +114,15 @@ def _sacrebleu_p(
     metrics: dict[str, Metric] = {metric: metric_named(metric)}
     with sacrebleu_seed(seed):
         _, results = PairedTest(named, metrics, [references], test_type="bs", n_samples=samples)()
-    (found,) = (column[1] for name, column in results.items() if name != "System")
-    return float(found.p_value)  # type: ignore[union-attr,arg-type]
+    (result,) = (column[1] for name, column in results.items() if name != "System")
+    return float(result.p_value)  # type: ignore[union-attr,arg-type]
 
 
 def _check(system: Lines, baseline: Lines, references: Lines, samples: int) -> None:
     if samples < 2:
         raise ValueError(f"a bootstrap needs at least 2 resamples; got {samples}")
     if not references:
-        raise ValueError("there is no language to compare")
+        raise ValueError("no language to compare")
     for name, texts in (("system", system), ("baseline", baseline)):
         if set(texts) != set(references):
             raise ValueError(f"the {name} has {', '.join(texts)}; the references have {', '.join(references)}")
@@ -134,14 +132,14 @@ def _check(system: Lines, baseline: Lines, references: Lines, samples: int) -> N
 
 
 LEVEL = 0.05
-"""The significance level of a test; an interval covers the rest."""
+"""The significance level of tests; intervals have a coverage of 1 - LEVEL."""
 FEW = 5
-"""With fewer seeds than this, a detected difference is called a hint."""
+"""With fewer seeds than this, a significant difference is called a hint."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean of paired differences with its 95 % t interval. What a single difference cannot give is None."""
+    """The mean of paired differences with its 95 % t interval; with a single difference, all but `mean` are None."""
 
     mean: float
     sd: float | None
@@ -156,8 +154,8 @@ class Interval:
 class OverSeeds:
     """Two mean scores and the mean difference, system minus baseline, with its 95 % t interval and two-sided p.
 
-    What a single seed cannot give is None. `differences` has the difference of each seed, by the seed as a string: JSON
-    has no other keys.
+    With a single seed there is no interval and no p. `differences` has the difference of each seed, with the seed as
+    a string, as in JSON.
     """
 
     baseline: float
@@ -173,8 +171,8 @@ class OverSeeds:
 class Comparison:
     """A difference between two systems: the score of `first` minus that of `second`.
 
-    Over several seeds, the interval is `paired_t`'s; of one seed, it is a bootstrap of the test sentences, or None.
-    `p` is two-sided; it is `adjusted` by `holm` if several comparisons are made. The interval is not adjusted.
+    With several seeds, the interval comes from `paired_t`; with one seed, from a bootstrap of test sentences, or it is
+    None. `p` is two-sided, and `adjusted` by `holm` if there are several comparisons. The interval is not adjusted.
     """
 
     first: str
@@ -189,7 +187,7 @@ class Comparison:
 
 
 def over_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> OverSeeds:
-    """How a system differs from the baseline, paired by seed. Seeds that only one of them has are left out."""
+    """The difference between a system and the baseline, paired by seed. Seeds that only one has are ignored."""
     shared = [seed for seed in system if seed in baseline]
     if not shared:
         raise ValueError(f"no seed in common: the system has {sorted(system)}, the baseline {sorted(baseline)}")
@@ -223,14 +221,14 @@ def paired_t(differences: Sequence[float]) -> Interval:
 def detectable(differences: Sequence[float]) -> float | None:
     """The smallest mean difference that would be detected with this number of seeds and this variance between them.
 
-    It is half the width of the interval: with five seeds 1.24 standard deviations. None for one seed.
+    It is half the width of the interval, with five seeds 1.24 standard deviations. None with one seed.
     """
     interval = paired_t(differences)
     return None if interval.low is None or interval.high is None else (interval.high - interval.low) / 2
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p values adjusted for their number by Holm's method, in the order given.
+    """The p values adjusted for multiple comparisons by Holm's method, in the same order.
 
     The smallest of m is multiplied by m, the next by m - 1, and so on; none is smaller than the one before it, and
     none is above 1.
@@ -245,32 +243,32 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def sentence(comparison: Comparison) -> str:
-    """What the numbers allow one to conclude, and no more."""
-    found = comparison
-    numbers = f"{found.mean:+.2f} {found.metric}"
-    if found.low is None or found.high is None or found.p is None:
-        return f"{found.first} against {found.second}: {numbers} on one seed, without an interval; it licenses no claim"
-    adjusted = " after Holm" if found.adjusted else ""
-    numbers += f" [{found.low:+.2f}, {found.high:+.2f}], {_probability(found.p)}{adjusted}"
-    if found.seeds == 1:
-        words = _detected(found) if found.p < LEVEL else _undetected(found)
+    """The conclusion from a comparison as a sentence; part of results.json, so its wording is fixed."""
+    numbers = f"{comparison.mean:+.2f} {comparison.metric}"
+    if comparison.low is None or comparison.high is None or comparison.p is None:
+        systems = f"{comparison.first} against {comparison.second}"
+        return f"{systems}: {numbers} on one seed, without an interval; it licenses no claim"
+    adjusted = " after Holm" if comparison.adjusted else ""
+    numbers += f" [{comparison.low:+.2f}, {comparison.high:+.2f}], {_probability(comparison.p)}{adjusted}"
+    if comparison.seeds == 1:
+        words = _detected(comparison) if comparison.p < LEVEL else _undetected(comparison)
         return (
             f"on these test sentences, {words}: {numbers}; this is one seed, and a bootstrap of its sentences licenses"
             " no claim about the method"
         )
-    numbers += f", {found.seeds} seeds"
-    if found.p < LEVEL:
-        hint = f"; with fewer than {FEW} seeds, a hint and no more" if found.seeds < FEW else ""
-        return f"{_detected(found)}: {numbers}{hint}"
-    return f"{_undetected(found)}: {numbers}; gains above {max(0.0, found.high):.2f} can be excluded"
+    numbers += f", {comparison.seeds} seeds"
+    if comparison.p < LEVEL:
+        hint = f"; with fewer than {FEW} seeds, a hint and no more" if comparison.seeds < FEW else ""
+        return f"{_detected(comparison)}: {numbers}{hint}"
+    return f"{_undetected(comparison)}: {numbers}; gains above {max(0.0, comparison.high):.2f} can be excluded"
 
 
-def _detected(found: Comparison) -> str:
-    return f"{found.first} scores {'higher' if found.mean > 0 else 'lower'} than {found.second}"
+def _detected(comparison: Comparison) -> str:
+    return f"{comparison.first} scores {'higher' if comparison.mean > 0 else 'lower'} than {comparison.second}"
 
 
-def _undetected(found: Comparison) -> str:
-    return f"no difference detected between {found.first} and {found.second}"
+def _undetected(comparison: Comparison) -> str:
+    return f"no difference detected between {comparison.first} and {comparison.second}"
 
 
 def _probability(p: float) -> str:
@@ -278,10 +276,10 @@ def _probability(p: float) -> str:
 
 
 # --- Student's t distribution -----------------------------------------------------------------------------------------
-# By hand, in 40 lines of standard library: SciPy would be 100 MB for two functions. The tests compare with SciPy.
+# Implemented here because SciPy is a dependency of 100 MB for two functions. The tests compare with SciPy.
 
 TERMS = 300
-"""Terms of the continued fraction. It converges after about the square root of the degrees of freedom."""
+"""Terms of the continued fraction, which converges after about the square root of the degrees of freedom."""
 
 
 def t_cdf(t: float, freedom: float) -> float:

@@ -15,11 +15,14 @@ from cclm.data.vocabulary import EOS
 from cclm.data.work_folder import WorkFolder, key_of
 from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, DataError, TrainingError
-from cclm.experiments.executor import Job, Watcher, nobody, run_jobs
+from cclm.experiments.executor import Job, Watcher, nobody, read_recipe, run_jobs
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Event, Log, Stopped
+from cclm.formats.run import MADE_FROM
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import RECIPE, Task, tasks
+from cclm.training.lock import Lock
+from cclm.training.provenance import begun_precision
 
 
 def unigram_loss(prepared: Prepared, task: Task, *, symbols: int, smoothing: float) -> float:
@@ -78,8 +81,26 @@ MODEL_0_1_0 = (
 )  # fmt: skip
 
 
+def resolved(recipe: Recipe) -> Recipe:
+    """The recipe with the precision that `auto` stands for on this machine."""
+    if recipe.training.precision != "auto":
+        return recipe
+    from cclm.training.device import device_of  # torch: only where the recipe leaves it the choice
+
+    return _in_precision(recipe, device_of(recipe.training.device, width=recipe.model.width).precision)
+
+
+def _in_precision(recipe: Recipe, precision: str) -> Recipe:
+    training = recipe.training.model_copy(update={"precision": precision})
+    return recipe.model_copy(update={"training": training})
+
+
 def fingerprint(recipe: Recipe, prepared: Prepared) -> str:
     """Identifies everything that makes L*: data, vocabularies, direction, model, training."""
+    return _fingerprint(resolved(recipe), prepared)
+
+
+def _fingerprint(recipe: Recipe, prepared: Prepared) -> str:
     bitext = bitext_recipe(recipe).model_dump(mode="json", include={"seed", "model", "training"})
     training = {name: value for name, value in bitext["training"].items() if name not in NOT_DECISIVE}
     return key_of([prepared.fingerprint, recipe.data.direction, bitext | {"training": training}])
@@ -94,9 +115,25 @@ def fingerprint_0_1_0(recipe: Recipe, prepared: Prepared) -> str:
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
 
 
+def _accepted(recipe: Recipe, prepared: Prepared) -> set[str]:
+    """The fingerprints that this L* may have: that of today, and those of earlier versions."""
+    exact = resolved(recipe)
+    return {_fingerprint(exact, prepared), fingerprint_0_1_0(exact, prepared), fingerprint_0_1_0(recipe, prepared)}
+
+
 def benchmark_key(recipe: Recipe, prepared: Prepared) -> str:
-    """The key of L* and its bitext models in the cache."""
-    return fingerprint(recipe, prepared)[:16]
+    """The key of L* and its bitext models in the cache.
+
+    Keys once had the word `auto` in place of the precision: such an entry is found if its models were begun in the
+    precision that is asked for now.
+    """
+    work, exact = WorkFolder(Path(recipe.work)), resolved(recipe)
+    key, old = (_fingerprint(each, prepared)[:16] for each in (exact, _in_precision(recipe, "auto")))
+    if not work.entry("benchmark", key).exists():
+        models = [path.parent for path in work.entry("benchmark", old).glob(f"*/{MADE_FROM}")]
+        if models and begun_precision(models[0]) == exact.training.precision:
+            return old
+    return key
 
 
 def bitext_folder(recipe: Recipe, prepared: Prepared) -> Path:
@@ -111,16 +148,21 @@ def benchmark(
     losses = kept(recipe, prepared, say)
     if losses is not None:
         return losses
-    with WorkFolder(Path(recipe.work)).lock("benchmark", benchmark_key(recipe, prepared), say):
+    with making(WorkFolder(Path(recipe.work)), "benchmark", benchmark_key(recipe, prepared), say):
         losses = kept(recipe, prepared, say)  # another process may have trained it meanwhile
         if losses is None:
             jobs = bitext_jobs(recipe, prepared)
-            _train_all(jobs, at_once or available_cores(), _Announcer(watcher, say))
+            _train_all(jobs, at_once or available_cores(), _Announcer(watcher, say), say)
             losses = {job.name: best_loss(job.folder, job.name) for job in jobs}
             found = Benchmark(losses=losses, fingerprint=fingerprint(recipe, prepared))
             found.write(_file(recipe, prepared))
             _warn_of_useless(losses, recipe, prepared, say)
     return losses
+
+
+def making(work: WorkFolder, kind: str, key: str, say: Say) -> Lock:
+    """The right to make an entry of the cache. Waits while another process makes it."""
+    return Lock(work.entry(kind, key), file=work.lock_file(kind, key), wait=say)
 
 
 def _warn_of_useless(losses: dict[str, float], recipe: Recipe, prepared: Prepared, say: Say) -> None:
@@ -140,12 +182,12 @@ def kept(recipe: Recipe, prepared: Prepared, say: Say = lambda line: None) -> di
     if recipe.benchmark.file:
         return _given(Path(recipe.benchmark.file), recipe, prepared, say)
     # None, or damaged: made anew from the bitext models, which are still there.
-    accepted = (fingerprint(recipe, prepared), fingerprint_0_1_0(recipe, prepared))
-    for path in (_file(recipe, prepared), Path(recipe.work) / "benchmark.json"):
-        found = Benchmark.find(path)
-        if found and found.fingerprint in accepted:
-            return dict(found.losses)
-    return None
+    accepted, as_auto = _accepted(recipe, prepared), _fingerprint(_in_precision(recipe, "auto"), prepared)
+    found = Benchmark.find(_file(recipe, prepared))
+    if found and found.fingerprint in {*accepted, as_auto}:
+        return dict(found.losses)
+    found = Benchmark.find(Path(recipe.work) / "benchmark.json")
+    return dict(found.losses) if found and found.fingerprint in accepted else None
 
 
 def _file(recipe: Recipe, prepared: Prepared) -> Path:
@@ -153,10 +195,15 @@ def _file(recipe: Recipe, prepared: Prepared) -> Path:
 
 
 def write_recipe(recipe: Recipe, prepared: Prepared) -> None:
-    """Writes the recipe of the bitext models, for their processes and for whoever translates with them later."""
-    folder = bitext_folder(recipe, prepared)
+    """Writes the recipe of the bitext models, for their processes and for whoever translates with them later.
+
+    When they are trained, only settings of the translation still change.
+    """
+    folder, bitext = bitext_folder(recipe, prepared), bitext_recipe(resolved(recipe))
     folder.mkdir(parents=True, exist_ok=True)
-    write_if_changed(folder / RECIPE, bitext_recipe(recipe).model_dump_json(indent=1) + "\n")
+    if _file(recipe, prepared).exists() and (folder / RECIPE).exists():
+        bitext = read_recipe(folder / RECIPE).model_copy(update={"translation": recipe.translation})
+    write_if_changed(folder / RECIPE, bitext.model_dump_json(indent=1) + "\n")
 
 
 def best_loss(folder: Path, task: str) -> float:
@@ -189,9 +236,9 @@ class _Announcer:
             self.say(f"bitext {job.name}: L* {best_loss(job.folder, job.name):.3f} bits")
 
 
-def _train_all(jobs: list[Job], at_once: int, watcher: Watcher) -> None:
+def _train_all(jobs: list[Job], at_once: int, watcher: Watcher, say: Say) -> None:
     """Trains the bitext models; one that fails does not stop the others, but then there is no L*."""
-    failed = run_jobs(jobs, at_once, watcher)
+    failed = run_jobs(jobs, at_once, watcher, say=say)
     if failed:
         raise TrainingError("; ".join(f"bitext model of {name} failed: {why}" for name, why in failed.items()))
 
@@ -208,6 +255,6 @@ def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Say) -> dict[str
         raise ConfigError(f"benchmark.file {path}: no loss for {', '.join(missing)}")
     if found.fingerprint is None:
         say(f"{path} has no fingerprint: taken as it is, though it may belong to other data")
-    elif found.fingerprint not in (fingerprint(recipe, prepared), fingerprint_0_1_0(recipe, prepared)):
+    elif found.fingerprint not in _accepted(recipe, prepared):
         raise ConfigError(f"benchmark.file {path} was made with other data or settings; run `cclm benchmark` again")
     return {name: found.losses[name] for name in names}

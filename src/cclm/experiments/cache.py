@@ -6,13 +6,20 @@ from pathlib import Path
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import KEY, POINTERS, WorkFolder, key_of
 from cclm.errors import ConfigError
-from cclm.experiments.benchmark import benchmark_key, bitext_recipe, fingerprint_0_1_0
+from cclm.experiments.benchmark import benchmark_key, bitext_recipe, fingerprint_0_1_0, making, resolved
 from cclm.experiments.executor import read_recipe
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.prepared import Manifest
 from cclm.formats.run import CONFIG, MADE_FROM, MadeFrom, cache_comment
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import RECIPE
+from cclm.training.lock import announce
+
+
+def to_adopt(work: WorkFolder) -> bool:
+    """Whether the work folder may hold something of version 0.1.0."""
+    places = [work.path / name for name in ("prepared", "graph.json", "benchmark.json", "runs/bitext")]
+    return any(place.exists() and not place.is_symlink() for place in places)
 
 
 def adopt_prepared(work: WorkFolder) -> None:
@@ -41,7 +48,7 @@ def adopt_benchmark(work: WorkFolder, recipe: Recipe, prepared: Prepared) -> Non
         return
     losses = Benchmark.find(path)
     if losses:
-        ours = losses.fingerprint == fingerprint_0_1_0(recipe, prepared)
+        ours = losses.fingerprint in {fingerprint_0_1_0(each, prepared) for each in (recipe, resolved(recipe))}
     else:  # interrupted before all were trained
         ours = read_recipe(folder / RECIPE) == bitext_recipe(recipe)
     key = benchmark_key(recipe, prepared) if ours else key_of((folder / RECIPE).read_text(encoding="utf-8"))
@@ -82,10 +89,11 @@ def unused(work: WorkFolder) -> list[Path]:
 
 
 def remove(work: WorkFolder, entries: list[Path]) -> None:
-    """Removes entries of the cache; one that another process is making is waited for."""
+    """Removes entries of the cache. One that another process is making is waited for, and may be in use then."""
     for entry in entries:
-        with work.lock(entry.parent.name, entry.name):
-            shutil.rmtree(entry)
+        with making(work, entry.parent.name, entry.name, announce):
+            if entry in unused(work):
+                shutil.rmtree(entry)
 
 
 def size(folder: Path) -> int:

@@ -41,6 +41,8 @@ def run(overrides: Iterable[str] = ()) -> Path:
     recipes = {name: load_recipe("phrasebook", (*overrides, *changes)) for name, changes in METHODS.items()}
     recipe = recipes["ccl-m-avg"]
     ours = "your curriculum" if any(each.startswith("curriculum") for each in overrides) else "CCL-M avg"
+    for each in recipes.values():
+        Pipeline(each).refuse_other_settings()  # before anything is made
     stages = _Stages(5)
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, watcher=display, say=display.print)

@@ -21,6 +21,7 @@ from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
 from cclm.formats.log import Admitted, Event, LogTail, Stopped, Train
 from cclm.recipe.schema import Recipe
 from cclm.signals import held_back, let_through
+from cclm.training.lock import announce, name_of, owner_of
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Processes are forked off one that has loaded torch, which takes seconds, and has done nothing else."""
@@ -73,12 +74,17 @@ def nobody(job: Job, event: Event) -> None:
 
 
 def run_jobs(
-    jobs: Sequence[Job], at_once: int, watcher: Watcher, more: Callable[[], Sequence[Job]] = lambda: ()
+    jobs: Sequence[Job],
+    at_once: int,
+    watcher: Watcher,
+    more: Callable[[], Sequence[Job]] = lambda: (),
+    say: Callable[[str], object] = announce,
 ) -> dict[str, str]:
     """Runs all jobs, `at_once` at a time; returns why some failed, by name.
 
     A job that fails does not stop the others. When this process ends, however, so do they. `more` is asked again and
-    again for jobs that have become possible through the others.
+    again for jobs that have become possible through the others. Jobs that another process works on come last, and wait
+    for it.
     """
     waiting: list[Job] = list(jobs)
     running: list[_Process] = []
@@ -86,7 +92,7 @@ def run_jobs(
     try:
         while (waiting := [*waiting, *more()]) or running:
             while waiting and len(running) < at_once:
-                running.append(_Process(waiting.pop(0)))
+                running.append(_Process(_next(waiting, say)))
             time.sleep(0.1)
             for process in list(running):
                 ended = process.has_ended()  # asked first: whatever it wrote before is then in the log
@@ -102,6 +108,16 @@ def run_jobs(
         for process in running:
             process.complaint()
     return failed
+
+
+def _next(waiting: list[Job], say: Callable[[str], object]) -> Job:
+    """Takes the first job out of the list that no other process works on, or else the first of all."""
+    owners = [owner_of(job.folder) for job in waiting]
+    place = owners.index(None) if None in owners else 0
+    job = waiting.pop(place)
+    if owners[place]:
+        say(f"{job.name}: waiting for {name_of(owners[place])}, which works on {job.folder}")
+    return job
 
 
 class _Process:
@@ -153,10 +169,10 @@ def _error_in(said: str) -> str:
 
 def work(job: Job, stderr: str) -> None:
     """Does a job in this process, which was forked off for it."""
-    let_through()
     os.setsid()  # a terminal's signals reach the parent alone, which passes them on once
     with open(stderr, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
+    let_through()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
     import torch  # was loaded before this process was forked off, and is nothing for the parent

@@ -6,7 +6,6 @@ Every stage knows whether what is on disk still holds, how to make it, and what 
 """
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +20,8 @@ from cclm.data.prepared import Prepared
 from cclm.data.work_folder import WorkFolder, key_of
 from cclm.errors import ConfigError, DataError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.benchmark import benchmark, benchmark_key, bitext_folder, kept, write_recipe
-from cclm.experiments.cache import adopt_benchmark, adopt_graph, adopt_prepared
+from cclm.experiments.benchmark import benchmark, benchmark_key, bitext_folder, kept, making, write_recipe
+from cclm.experiments.cache import adopt_benchmark, adopt_graph, adopt_prepared, to_adopt
 from cclm.experiments.cost import NOTHING, Cost, benchmark_cost, training_cost
 from cclm.experiments.executor import Job, Watcher, nobody, read_recipe
 from cclm.formats.benchmark import Benchmark
@@ -30,6 +29,7 @@ from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import reported, run_report
 from cclm.training.directory import origin_of
+from cclm.training.lock import Lock, announce
 from cclm.training.provenance import (
     begun_with,
     begun_without_losses,
@@ -82,8 +82,8 @@ class Pipeline:
     """Bitext models that are trained at the same time; one per core by default."""
     watcher: Watcher = nobody
     """Follows the bitext trainings."""
-    say: Callable[[str], object] = field(default_factory=lambda: print_line)
-    """Where lines about the benchmark go."""
+    say: Callable[[str], object] = announce
+    """Where lines about the benchmark, and about other processes that are waited for, go."""
     tensorboard: bool = False
     trackio: bool = False
     strict: bool = False
@@ -123,12 +123,15 @@ class Pipeline:
         self.trains = self.trains or "train" in names
         if "train" in names:
             self.refuse_other_settings()
-        adopt_prepared(self.work)
-        adopt_graph(self.work)
+        if to_adopt(self.work):
+            with self._adopting():
+                adopt_prepared(self.work)
+                adopt_graph(self.work)
         for stage in self.stages(names):
             start = time.monotonic()
-            if stage.name == "benchmark":
-                adopt_benchmark(self.work, as_one(self.recipe), self.data)
+            if stage.name == "benchmark" and to_adopt(self.work):
+                with self._adopting():
+                    adopt_benchmark(self.work, as_one(self.recipe), self.data)
             if stage.name in ("translate", "score") and not self.has_test_sets:
                 say(f"{stage.name:<10} skipped: there is no test set")
                 continue
@@ -146,6 +149,9 @@ class Pipeline:
             if stage.name == "train" and "translate" in names:
                 self._write_settings()
         return made
+
+    def _adopting(self) -> Lock:
+        return Lock(self.work.path, file=self.work.path / ".adopting.lock", wait=self.say)
 
     def plan(self, names: Sequence[str] = STAGES) -> list[Planned]:
         """What `walk` would do, without doing it. What depends on a stage that is not done is not done either."""
@@ -234,7 +240,7 @@ class Pipeline:
     def _prepare(self) -> None:
         entry = self._prepared_entry
         models = 1 if self.recipe.vocabulary.joint else len(self.recipe.data.languages) + 1
-        with self.work.lock("prepared", entry.name, self.say):
+        with making(self.work, "prepared", entry.name, self.say):
             self.prepared = self._preparation.existing(entry)  # another process may have made it meanwhile
             if self.prepared is None:
                 with shown({"learning subwords": models, "encoding": "reading"}) as progress:
@@ -308,10 +314,9 @@ class Pipeline:
             trackio=self.trackio,
             strict=self.strict,
             force=self.force,
+            describe=lambda: describe(self.recipe, self.data, self.graph, self.losses, self.folder),
         )
         device_of(self.recipe.training.device)  # refused before anything is written
-        if options.ranks.first:
-            describe(self.recipe, self.data, self.graph, self.losses, self.folder)
         train(self.recipe, self.data, self.graph, self.losses, self.folder, options)
 
     def _train_on_ranks(self) -> bool:
@@ -444,14 +449,9 @@ def train_job(job: Job) -> None:
         return
     forks = {fork.name: fork for fork in map(read_recipe, job.forks)}
     graph, losses = graph_of(recipe, prepared), kept(recipe, prepared)
-    describe(recipe, prepared, graph, losses, job.folder)
-    train(recipe, prepared, graph, losses, job.folder, Options(forks=forks))
+    options = Options(forks=forks, describe=lambda: describe(recipe, prepared, graph, losses, job.folder))
+    train(recipe, prepared, graph, losses, job.folder, options)
     origin = origin_of(job.folder)
     if job.scored and not (origin and origin.same):  # of two runs that never parted, one is scored
         evaluation = Evaluation(job.folder)
         evaluation.scored() or evaluation.score()
-
-
-def print_line(line: str) -> None:
-    """Prints a line for people, beside what a command answers."""
-    print(line, file=sys.stderr, flush=True)

@@ -22,7 +22,17 @@ from cclm.formats.study import Try as TryResult
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, Try, plain, steps_to_come
 from cclm.report.pages import write_study
-from cclm.training.provenance import changes, differences, is_finished, made_from
+from cclm.training.lock import Lock, announce
+from cclm.training.provenance import (
+    changes,
+    differences,
+    is_finished,
+    made_from,
+    refuse_other_benchmark,
+    refuse_other_settings,
+)
+
+DECLARED = "declared.json"
 
 
 @dataclass(frozen=True)
@@ -71,11 +81,16 @@ class StudyRun:
             not (folder / CONFIG).exists() or arm in self.study.after
         ):  # the settings of one that waits are not known yet
             return False
-        table = Path((read_settings(folder / CONFIG).get("benchmark") or {}).get("file") or "")
-        if table.parent.parent.name != "studies" or table.parent.name == self.study.name:
+        if _study_of(folder) in (None, self.study.name):
             return False
         pipeline = self.pipeline_of(arm)
         return bool(changes(folder, made_from(self.study.recipe_of(arm, seed), pipeline.data, pipeline.losses)))
+
+
+def _study_of(run: Path) -> str | None:
+    """The study that a run belongs to: its table of losses is in the folder of that."""
+    table = Path((read_settings(run / CONFIG).get("benchmark") or {}).get("file") or "")
+    return table.parent.name if table.parent.parent.name == "studies" else None
 
 
 def study_folder(study: Study, recipe: Recipe) -> Path:
@@ -84,9 +99,17 @@ def study_folder(study: Study, recipe: Recipe) -> Path:
 
 
 def run(study: Study, at_once: int | None = None) -> Path:
-    """From the first training to the comparison; returns the page."""
+    """From the first training to the comparison; returns the page. The same study in another process is waited for."""
+    folder = study_folder(study, study.recipe_of())
+    _refuse_other_declaration(study, folder)
+    _refuse_other_settings(study, folder.parents[1] / "runs")
+    with Lock(folder, wait=announce):
+        _declare(study, folder)
+        return _run(study, at_once)
+
+
+def _run(study: Study, at_once: int | None) -> Path:
     recipe = study.recipe_of()
-    _declare(study, study_folder(study, recipe))
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
         pipeline.walk(("prepare", "graph", "benchmark"))
@@ -131,21 +154,49 @@ def _own_data(study: Study, recipe: Recipe, at_once: int | None) -> dict[str, Pi
 
 def _declare(study: Study, folder: Path) -> None:
     """Writes down what is asked before the first run; from then on it must not change."""
-    now = DeclaredFile.model_validate(
+    if not (folder / DECLARED).exists():
+        _declared(study).write(folder / DECLARED)
+    _refuse_other_declaration(study, folder)
+
+
+def _declared(study: Study) -> DeclaredFile:
+    return DeclaredFile.model_validate(
         {
             **study.model_dump(mode="json", include={"primary", "endpoint", "seeds"}),
             **({"tune": plain(study.tune.model_dump(mode="json"))} if study.tune else {}),
         }
     )
-    path = folder / "declared.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        now.write(path)
-    changed = differences(DeclaredFile.read(path).plain(), now.plain())
+
+
+def _refuse_other_declaration(study: Study, folder: Path) -> None:
+    path = folder / DECLARED
+    changed = differences(DeclaredFile.read(path).plain(), _declared(study).plain()) if path.exists() else []
     if changed:
         raise ConfigError(
             f"{path}: the study was declared otherwise before its runs; give it another name\n  " + "\n  ".join(changed)
         )
+
+
+def _refuse_other_settings(study: Study, runs: Path) -> None:
+    """Refuses settings that none of its runs was begun with, before anything is made for them.
+
+    A single run with other settings is a trial that fails, and the others go on.
+    """
+    known = set(study.arms) - {BITEXT, *study.after, *(study.tune.arms if study.tune else ())}
+    trials = [(arm, seed) for seed in study.seeds for arm in study.arms if arm in known]
+    refused: list[TrainingError] = []
+    for arm, seed in trials:
+        own = runs / f"{study.name}.{arm}.{seed}"
+        run = own if own.exists() else runs / f"{arm}.{seed}"
+        if not (run / CONFIG).exists() or _study_of(run) not in (None, study.name):
+            continue
+        try:
+            refuse_other_settings(run, study.recipe_of(arm, seed))
+            refuse_other_benchmark(run, study.recipe_of(arm, seed), in_study=True)
+        except TrainingError as error:
+            refused.append(error)
+    if refused and len(refused) == len(trials):
+        raise TrainingError(f"{refused[0]}\n  and so for all {len(refused)} runs: give the study another name")
 
 
 def _train(made: StudyRun, untuned: Mapping[str, str]) -> dict[str, str]:
@@ -165,7 +216,7 @@ def _train(made: StudyRun, untuned: Mapping[str, str]) -> dict[str, str]:
                     continue
                 due += _due(made, trial)
             remaining = Remaining(display, len(due), f"{len(every)} trials in all")
-            complaints = run_jobs(due, made.at_once, remaining)
+            complaints = run_jobs(due, made.at_once, remaining, say=display.print)
             failed |= {name.partition("/")[0]: why for name, why in complaints.items()}
     for trial in every:
         if trial.arm == BITEXT and trial.name not in failed:
@@ -270,7 +321,8 @@ def _train_tries(made: StudyRun, tries: list[Try]) -> dict[str, str]:
         jobs.append((_job(made, settings, Path(made.recipe.work) / "runs" / tried.name, tried.arm), tried.arm))
     due = [job for job, arm in jobs if not _is_done(made, job, arm)]
     with Display(made.recipe.training.max_steps) as display:
-        return run_jobs(due, made.at_once, Remaining(display, len(due), f"{len(jobs)} tries of the tuning"))
+        remaining = Remaining(display, len(due), f"{len(jobs)} tries of the tuning")
+        return run_jobs(due, made.at_once, remaining, say=display.print)
 
 
 def _try(tried: Try, recipe: Recipe, why: str | None) -> TryResult:

@@ -13,12 +13,13 @@ from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_recipe
 from cclm.experiments.executor import Display, Job, Watcher, read_recipe, run_jobs
-from cclm.experiments.pipeline import Pipeline, language_graph
+from cclm.experiments.pipeline import Pipeline, language_graph, run_folder
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import write_sweep
 from cclm.training.directory import origin_of
+from cclm.training.lock import Lock, announce
 from cclm.training.provenance import is_finished
 
 Aggregate = Literal["max", "avg"]
@@ -71,10 +72,26 @@ def sweep(
     at_once: int | None = None,
     rival: Path | None = None,
 ) -> Path:
-    """Trains the grid, as far as it is not done; writes sweep.json and its page, which it returns."""
+    """Trains the grid, as far as it is not done; writes sweep.json and its page, which it returns.
+
+    A sweep of the same name in another process is waited for.
+    """
     if any(len(set(values)) < len(values) or not values for values in (thresholds, aggregates)):
         raise ConfigError(f"sweep: thresholds {list(thresholds)}, aggregates {list(aggregates)}: some, each once")
     beside = _rival(rival) if rival else None
+    for each in grid_recipes(recipe, thresholds, aggregates):
+        Pipeline(each).refuse_other_settings()  # before anything is made for them
+    with Lock(sweep_folder(recipe), wait=announce):
+        return _sweep(recipe, thresholds, aggregates, at_once or available_cores(), beside)
+
+
+def _sweep(
+    recipe: Recipe,
+    thresholds: Sequence[float],
+    aggregates: Sequence[Aggregate],
+    at_once: int,
+    beside: formats.Rival | None,
+) -> Path:
     with Display(bitext_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
         pipeline.walk(("prepare",))
@@ -82,7 +99,7 @@ def sweep(
         pipeline.walk(("graph", "benchmark"))
     grid = leaves(recipe, thresholds, aggregates)
     with Display(recipe.training.max_steps) as display:
-        failed = train_tree(grid, at_once or available_cores(), display, pipeline)
+        failed = train_tree(grid, at_once, display, pipeline)
     if failed:
         why = "\n  ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise TrainingError(f"{len(failed)} of {len(grid)} runs failed; the same command tries them again\n  {why}")
@@ -96,19 +113,27 @@ def sweep_folder(recipe: Recipe) -> Path:
     return Path(recipe.work) / "sweeps" / recipe.name
 
 
-def leaves(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Aggregate]) -> list[Leaf]:
-    """The grid; each leaf's recipe is written into the folder of the sweep, as a file that `cclm train` takes."""
+def grid_recipes(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Aggregate]) -> list[Recipe]:
+    """The recipe of every leaf."""
     made = []
     for aggregate in aggregates:
         for threshold in thresholds:
-            name = f"{recipe.name}-{aggregate}-{threshold:g}"
             content = recipe.model_dump(mode="json")
-            content["name"] = name
+            content["name"] = f"{recipe.name}-{aggregate}-{threshold:g}"
             content["curriculum"]["gate"] = {"name": "competence", "aggregate": aggregate, "threshold": threshold}
-            path = sweep_folder(recipe) / f"{name}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_if_changed(path, Recipe.model_validate(content).model_dump_json(indent=1) + "\n")
-            made.append(Leaf(threshold, aggregate, path, Path(recipe.work) / "runs" / name))
+            made.append(Recipe.model_validate(content))
+    return made
+
+
+def leaves(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Aggregate]) -> list[Leaf]:
+    """The grid; each leaf's recipe is written into the folder of the sweep, as a file that `cclm train` takes."""
+    points = [(threshold, aggregate) for aggregate in aggregates for threshold in thresholds]
+    made = []
+    for (threshold, aggregate), leaf in zip(points, grid_recipes(recipe, thresholds, aggregates), strict=True):
+        path = sweep_folder(recipe) / f"{leaf.name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_if_changed(path, leaf.model_dump_json(indent=1) + "\n")
+        made.append(Leaf(threshold, aggregate, path, run_folder(leaf)))
     return made
 
 

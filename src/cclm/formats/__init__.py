@@ -1,1 +1,1 @@
-"""What is on disk: one typed class per file format, with `read` and `write`. Versions live here and nowhere else."""
+"""File formats: one typed class per file, with `read` and `write`. Format versions are defined only here."""

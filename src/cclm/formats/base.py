@@ -1,4 +1,4 @@
-"""What all formats share: JSON with a version, refused with the place, the value and the way out where it is wrong."""
+"""The base classes of all formats: versioned JSON, with errors that name file, field, value and a remedy."""
 
 import hashlib
 import json
@@ -15,23 +15,23 @@ VERSION = 1
 
 
 class Part(BaseModel):
-    """A part of a file. Unknown keys are ignored: a later version may add some."""
+    """A part of a file. Unknown keys are ignored, because a later version may add some."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants")
 
-    def plain(self) -> dict[str, Any]:  # JSON, on its way into a file or out of a program
-        """The part as plain JSON; what was not set is left out."""
+    def plain(self) -> dict[str, Any]:  # any JSON object
+        """The part as JSON values, without fields that were not set."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class JsonFile(Part):
-    """A whole file. Subclasses say what to do about a damaged one in `advice`, as in "run `cclm study` again"."""
+    """A JSON file. `advice` tells the user what to do if it is damaged, such as "run `cclm study` again"."""
 
     advice: ClassVar[str]
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The content of a file; DataError where there is none, or it is damaged or of another version."""
+        """Reads a file. DataError if it is missing, damaged or of another version."""
         try:
             text = path.read_bytes()
         except OSError as error:
@@ -40,7 +40,7 @@ class JsonFile(Part):
 
     @classmethod
     def find(cls, path: Path) -> Self | None:
-        """The content of a file, or None where it cannot be read, whatever the reason."""
+        """Like `read`, but returns None if the file cannot be read for any reason."""
         try:
             return cls.read(path)
         except DataError:
@@ -48,7 +48,7 @@ class JsonFile(Part):
 
     @classmethod
     def parse(cls, text: bytes | str, source: str) -> Self:
-        """The content of a text that came from `source`."""
+        """Parses the content of a file. `source` is its name in error messages."""
         content = parse_json(text, source, cls.advice)
         if not isinstance(content, dict):
             raise DataError(f"{source}: expected an object, got {type(content).__name__}; {cls.advice}")
@@ -59,7 +59,7 @@ class JsonFile(Part):
 
     @classmethod
     def check(cls, content: object, source: str) -> Self:
-        """The same for a value that has been parsed already."""
+        """Validates content that has already been parsed."""
         try:
             return cls.model_validate(content)
         except ValidationError as error:
@@ -71,30 +71,30 @@ class JsonFile(Part):
         return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     def write(self, path: Path) -> bool:
-        """Writes the file atomically, unless it has that content already; returns whether it wrote."""
+        """Writes the file atomically unless it already has this content; returns whether it was written."""
         return write_if_changed(path, self.text())
 
 
 def sha256(path: Path) -> str:
-    """The checksum of a file."""
+    """The SHA-256 checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class FileFacts(Part):
-    """What identifies the content of a file."""
+    """The size and the checksum of a file."""
 
     bytes: int
     sha256: str
 
     @classmethod
     def of(cls, path: Path) -> "FileFacts":
-        """The facts about a file on disk."""
+        """Computes size and checksum of a file."""
         return cls(bytes=path.stat().st_size, sha256=sha256(path))
 
 
 def parse_json(text: bytes | str, source: str, advice: str) -> object:
-    """The value of a JSON text; DataError where it is none."""
+    """Parses JSON. DataError if it is invalid."""
     try:
         value: object = json.loads(text)
         return value
@@ -103,12 +103,12 @@ def parse_json(text: bytes | str, source: str, advice: str) -> object:
 
 
 def explain(details: ErrorDetails) -> str:
-    """One mistake in the words of our messages: the place, what is expected, what is there."""
-    place = ""
+    """The message for a validation error: the field, the expected value, and the given one."""
+    field = ""
     for part in details["loc"]:
-        place += f"[{part}]" if isinstance(part, int) else f".{part}"
-    place = place.removeprefix(".") or "content"
+        field += f"[{part}]" if isinstance(part, int) else f".{part}"
+    field = field.removeprefix(".") or "content"
     if details["type"] == "missing":
-        return f"{place}: nothing there"
+        return f"{field} is missing"
     message = details["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    return f"{place}: expected {message}, got {details['input']!r:.60}"
+    return f"{field}: expected {message}, got {details['input']!r:.60}"

@@ -1,4 +1,4 @@
-"""benchmark.json: the reference losses L* that competence is measured against, and what they were made from."""
+"""benchmark.json: the reference losses L* that competence is measured against."""
 
 from typing import Annotated, ClassVar
 
@@ -10,7 +10,7 @@ Loss = Annotated[float, Field(gt=0)]
 
 
 class Benchmark(JsonFile):
-    """The dev loss of each task's bitext model, in bits per token. A user's own table may lack the fingerprint."""
+    """The dev loss of each task's bitext model, in bits per token. A user's own file may lack the fingerprint."""
 
     advice: ClassVar[str] = 'expected {"version": 1, "losses": {LANGUAGE: BITS}}'
     losses: dict[str, Loss]

@@ -1,9 +1,10 @@
-"""A checkpoint on disk: the names of its files, its manifest, and how far the training had come.
+"""Checkpoints on disk: file names, the manifest, and the training progress.
 
 checkpoints/step-00001000/{model.safetensors, optimizer.safetensors, curriculum.json, progress.json, manifest.json}
 checkpoints/{latest,best}         the name of one of these folders, as text
 
-A sweep trains runs that share a prefix once; its checkpoints also have followers.json, the state of the other runs.
+A sweep trains the common prefix of several runs once. Its checkpoints also have followers.json with the state of the
+other runs.
 """
 
 import json
@@ -25,51 +26,51 @@ REQUIRED = (MODEL, OPTIMIZER, CURRICULUM, PROGRESS)
 LATEST, BEST = "latest", "best"
 ADVICE = "remove this checkpoint: training then resumes from the one before it"
 ALL_STEPS = "all steps are done"
-"""The value of `finished` when `max_steps` was reached. It is cleared when `max_steps` was raised."""
+"""The value of `finished` when `max_steps` was reached. It is cleared if `max_steps` is raised later."""
 
 CurriculumState = dict[str, Any]
-"""What `Curriculum.state_dict` returns. Its layout and version belong to the curriculum, which needs NumPy alone."""
+"""The result of `Curriculum.state_dict`. The curriculum defines its layout, because it must work without pydantic."""
 
 
 def folder_name(step: int) -> str:
-    """The name of the folder of a step's checkpoint."""
+    """The folder name of the checkpoint of a step."""
     return f"step-{step:08}"
 
 
 def checkpoint_folders(folder: Path) -> list[Path]:
-    """The checkpoints in a folder `checkpoints`, damaged ones included, oldest first."""
+    """All checkpoints in a `checkpoints` folder, including damaged ones, oldest first."""
     return sorted(folder.glob("step-*"))
 
 
 def read_pointer(folder: Path, name: str) -> str | None:
-    """The checkpoint that `latest` or `best` names; None where there is no such file."""
+    """The checkpoint that `latest` or `best` points at; None if there is no such file."""
     path = folder / name
     return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else None
 
 
 def write_pointer(folder: Path, name: str, step: int) -> None:
-    """Lets `latest` or `best` name the checkpoint of a step."""
+    """Makes `latest` or `best` point at the checkpoint of a step."""
     atomic_text(folder / name, folder_name(step) + "\n")
 
 
 class Manifest(JsonFile):
-    """manifest.json: what the other files of a checkpoint must be. It is written last."""
+    """manifest.json: sizes and checksums of the other files of a checkpoint. It is written last."""
 
     advice: ClassVar[str] = ADVICE
     files: dict[str, FileFacts]
     forced: list[str] = []
-    """Settings that were changed with `cclm train --force` before this checkpoint, each as `key: before -> now`."""
+    """Settings changed with `cclm train --force` before this checkpoint, as `key: before -> now`."""
 
     @classmethod
     def of(cls, folder: Path, forced: Sequence[str] = ()) -> "Manifest":
-        """The manifest of the files that are in the folder now."""
+        """The manifest of the files in a folder."""
         paths = sorted(folder.iterdir())
         files = {path.name: FileFacts.of(path) for path in paths}
         return cls(files=files, forced=list(forced)) if forced else cls(files=files)
 
 
 def write_manifest(folder: Path, forced: Sequence[str] = ()) -> None:
-    """Waits until every file of the folder is on disk, then writes the manifest."""
+    """Syncs all files of the folder to disk, then writes the manifest."""
     manifest = Manifest.of(folder, forced)
     for name in manifest.files:
         sync(folder / name)
@@ -79,14 +80,14 @@ def write_manifest(folder: Path, forced: Sequence[str] = ()) -> None:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint, or None if all its files are those of its manifest."""
+    """Describes what is wrong with a checkpoint; None if all files match its manifest."""
     try:
         manifest = Manifest.read(folder / MANIFEST)
         present = {name for name in FILES if (folder / name).exists()} - {MANIFEST}
         for name in sorted(present.union(REQUIRED) - manifest.files.keys()):
             return f"manifest.json does not list {name}"
         for name in sorted(manifest.files.keys() - set(FILES)):
-            return f"manifest.json lists {name!r}, which is no file of a checkpoint"
+            return f"manifest.json lists {name!r}, which does not belong to a checkpoint"
         for name, facts in manifest.files.items():
             path = folder / name
             if not path.exists():
@@ -106,7 +107,7 @@ def _version_problem(message: str) -> str | None:
 
 
 class SinceShown(BaseModel):
-    """What the next train event will sum up. Written as an empty object while nothing has been counted."""
+    """Sums since the last train event, for the next one. Written as an empty object while nothing has been counted."""
 
     smoothed: float = 0.0
     nll: float = 0.0
@@ -114,16 +115,16 @@ class SinceShown(BaseModel):
     draws: dict[str, int] = {}
 
     @model_serializer
-    def _as_version_1(self) -> dict[str, Any]:
+    def _as_version_1(self) -> dict[str, object]:
         if not self.draws:
             return {}
         return {"smoothed": self.smoothed, "nll": self.nll, "tokens": self.tokens, "draws": self.draws}
 
 
 class Progress(JsonFile):
-    """progress.json: everything that changes in a training and is neither model, optimizer nor curriculum.
+    """progress.json: the state of the training loop beside model, optimizer and curriculum.
 
-    Unlike other formats this one is mutable: the training loop counts in it.
+    Unlike other formats it is mutable, because the training loop updates it.
     """
 
     model_config = ConfigDict(frozen=False)
@@ -131,50 +132,50 @@ class Progress(JsonFile):
 
     step: int = 0
     micro: int = 0
-    """Micro-batches so far, over the whole run and all ranks: their global number."""
+    """Number of micro-batches so far, over the entire run and all ranks."""
     counters: dict[str, int] = {}
-    """Batches drawn of each task."""
+    """Number of batches drawn per task."""
     phase: int = 1
     stop_best: float | None = None
-    """Best value of the stop metric since the last admission."""
+    """Best value of `stop_on` since the last admission."""
     stop_waited: int = 0
-    """Validations without improvement."""
+    """Number of validations without improvement of `stop_on`."""
     selected: float | None = None
-    """Best value of the select metric so far."""
+    """Best value of `select_on` so far."""
     selected_step: int | None = None
     last_admission: int = 0
     skipped: int = 0
-    """Steps not taken because a loss or gradient was not finite."""
+    """Number of steps skipped because a loss or gradient was not finite."""
     skipped_in_a_row: int = 0
     scale: float = 1.0
-    """What losses are multiplied by; other than 1 only in fp16."""
+    """The factor that losses are multiplied by; other than 1 only with fp16."""
     scale_age: int = 0
-    """Updates since the scale last changed."""
+    """Number of updates since the last change of the scale."""
     train_nats: dict[str, float] = {}
-    """Summed training loss of each task since the last probe."""
+    """Sum of the training loss per task since the last probe, in nats."""
     train_tokens: dict[str, int] = {}
-    """Target tokens of each task since the last probe."""
+    """Number of target tokens per task since the last probe."""
     shown: SinceShown = SinceShown()
     due: list[str] = []
-    """What is still to be done after the last step: show, probe, validate, save."""
+    """What remains to be done after the last step: show, probe, validate, save."""
     log_bytes: int = 0
-    """Length of log.jsonl when the checkpoint was made; resuming cuts the log back to it."""
+    """Length of log.jsonl when the checkpoint was written. Resuming truncates the log to it."""
     finished: str | None = None
-    """Why the training ended, once it has."""
+    """Why training ended; None before."""
 
     def is_over(self, max_steps: int) -> bool:
-        """Whether the training has ended and stays so if it may take this many steps."""
+        """Whether training has ended and would not resume with this `max_steps`."""
         return self.finished is not None and not (self.finished == ALL_STEPS and self.step < max_steps)
 
     def plain(self) -> dict[str, Any]:
-        """All of it: a checkpoint states its zeros too."""
+        """All fields, including those with default values."""
         return self.model_dump(mode="json")
 
 
 def tokens_after_the_log(run: Path, step: int) -> int:
-    """Target tokens of a training that ended at this step, after the last train event in its log.
+    """The number of target tokens of a run, ended at this step, after the last train event in its log.
 
-    Train events sum up a fixed number of steps, and a training may end between two of them.
+    A train event covers a fixed number of steps, and training may end between two of them.
     """
     for folder in reversed(checkpoint_folders(run / "checkpoints")):
         progress = Progress.find(folder / PROGRESS)
@@ -184,7 +185,7 @@ def tokens_after_the_log(run: Path, step: int) -> int:
 
 
 class ForkState(Part):
-    """A run that shares its prefix with the one that is trained: its own curriculum, and the length of its log."""
+    """The state of a run that shares its prefix with the trained one: its curriculum, and the length of its log."""
 
     curriculum: CurriculumState
     log_bytes: int
@@ -194,7 +195,7 @@ _FORKS: TypeAdapter[dict[str, ForkState]] = TypeAdapter(dict[str, ForkState])
 
 
 def read_forks(path: Path) -> dict[str, ForkState]:
-    """The content of followers.json by the names of the runs; nothing where there is no such file."""
+    """Reads followers.json: the state of each run by name. Empty if there is no such file."""
     if not path.exists():
         return {}
     try:
@@ -209,7 +210,7 @@ def write_forks(path: Path, forks: Mapping[str, ForkState]) -> None:
 
 
 def read_curriculum(path: Path) -> CurriculumState:
-    """The content of curriculum.json."""
+    """Reads curriculum.json."""
     content = _read(path)
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected an object, got {type(content).__name__}; {ADVICE}")
@@ -228,12 +229,12 @@ def _read(path: Path) -> object:
         raise DataError(f"{path}: {error.strerror or error}; {ADVICE}") from None
 
 
-def _write(path: Path, content: Mapping[str, Any]) -> None:
+def _write(path: Path, content: Mapping[str, object]) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def sync(path: Path) -> None:
-    """Waits until a file or folder is on disk."""
+    """Waits until a file or folder is written to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""cclm.json, the manifest of an exported model: its language pairs, its checkpoint, how it was checked, its files."""
+"""cclm.json, the manifest of an exported model: language pairs, checkpoint, verification, files."""
 
 from typing import ClassVar
 
@@ -7,45 +7,45 @@ from pydantic import StrictInt
 from cclm.formats.base import FileFacts, JsonFile, Part
 
 MANIFEST = "cclm.json"
-"""The name of the file in the folder of an exported model."""
+"""The file name in the folder of an exported model."""
 
 
 class Pair(Part):
-    """A source and a target language, and the symbols that tell the model about them."""
+    """A source and a target language, and the symbols that select them."""
 
     source: str
     target: str
     subwords: str
-    """The SentencePiece model of the source, a file in `subwords/`."""
+    """The SentencePiece model of the source language: a file in `subwords/`."""
     tag: str | None
     """The symbol before every source."""
     start: str
     """The first symbol of every target."""
     zero_shot: bool = False
-    """Whether the model was trained on neither this pair nor its reverse; such pairs are not in the file."""
+    """Whether the model was trained neither on this pair nor on its reverse. Such pairs are not written to the file."""
 
 
 class Reserved(Part):
-    """How many symbols at the beginning of each vocabulary are specials and tags, not pieces of text."""
+    """The number of special symbols and tags at the beginning of each vocabulary."""
 
     source: StrictInt
     target: StrictInt
 
 
 class Checked(Part):
-    """How the export was compared with the trained model, or an int8 export with the float32 one."""
+    """The verification: float32 is compared with the trained model, int8 with the float32 export."""
 
     samples: StrictInt
     largest_difference: float | None = None
-    """float32: between log-probabilities of the export and of the trained model."""
+    """float32: the largest difference of log-probabilities between the export and the trained model."""
     dev_loss: float | None = None
-    """int8: bits per token."""
+    """int8: the dev loss in bits per token."""
     dev_loss_float32: float | None = None
     same_translations: StrictInt | None = None
 
 
 class Export(JsonFile):
-    """The content of cclm.json. An export that is used once, for BLEU during training, names no checkpoint."""
+    """The content of cclm.json. Temporary exports, for BLEU during training, name no checkpoint."""
 
     advice: ClassVar[str] = "delete the folder: the model is exported again"
     checkpoint: str = ""
@@ -56,4 +56,4 @@ class Export(JsonFile):
     pairs: list[Pair]
     reserved: Reserved
     files: dict[str, FileFacts]
-    """Every other file, by its path inside the folder. Version 0.1.0 wrote sizes alone: it is exported again."""
+    """All other files by their path in the folder. Version 0.1.0 wrote only sizes; its models are exported again."""

@@ -1,8 +1,8 @@
-"""log.jsonl: what happened in a training, one event per line; facts only, so that equal runs have equal bytes.
+"""log.jsonl: the events of a training run, one per line. Without times, so that equal runs have equal logs.
 
     {"event": "probe", "step": 100, "dev_loss": {"aze": 7.1, ...}, ...}
 
-An event is written and read as the class of its kind. Losses are bits per target token; null where not finite.
+Each kind of event has a class for reading and writing. Losses are in bits per target token; null if not finite.
 """
 
 import json
@@ -22,21 +22,21 @@ ADVICE = "restore the file from a copy, or train the run again under another nam
 
 
 class _Event(BaseModel):
-    """What every line has. Keys that this version does not know are kept."""
+    """The fields of all events. Keys that this version does not know are preserved."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
     event: str
     step: Annotated[StrictInt, Field(ge=0)]
 
     def line(self) -> bytes:
-        """The event as it stands in the file."""
+        """The event as a line of the file."""
         content = self.model_dump(mode="json", exclude_unset=True)
-        facts = {"event": self.event, "step": self.step, **content}
-        return json.dumps(without_nan(facts), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        ordered = {"event": self.event, "step": self.step, **content}
+        return json.dumps(without_nan(ordered), ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 class Train(_Event):
-    """The steps since the last such event, summed up."""
+    """A summary of the steps since the last train event."""
 
     event: Literal["train"] = "train"
     loss: float | None = None
@@ -48,7 +48,7 @@ class Train(_Event):
 
 
 class Probe(_Event):
-    """A round of the curriculum: what was measured on dev samples, and what was decided."""
+    """A round of the curriculum: measurements on dev samples, and the decisions made from them."""
 
     event: Literal["probe"] = "probe"
     dev_loss: PerLanguage = {}
@@ -59,7 +59,7 @@ class Probe(_Event):
 
 
 class Admitted(_Event):
-    """A language has been admitted, and why."""
+    """The admission of a language, with the reason."""
 
     event: Literal["admitted"] = "admitted"
     language: str
@@ -70,7 +70,7 @@ class Admitted(_Event):
 
 
 class Phase(_Event):
-    """The second phase has begun: all remaining languages were admitted."""
+    """The beginning of the second phase: all remaining languages were admitted."""
 
     event: Literal["phase"] = "phase"
     phase: int = 2
@@ -85,7 +85,7 @@ class Worst(BaseModel):
 
 
 class Validation(_Event):
-    """The losses on whole dev sets, and what they come down to."""
+    """The losses on the complete dev sets, and their summaries."""
 
     event: Literal["validation"] = "validation"
     dev_loss: PerLanguage = {}
@@ -98,13 +98,13 @@ class Validation(_Event):
 
 
 class Saved(_Event):
-    """A checkpoint has been written."""
+    """A checkpoint was written."""
 
     event: Literal["saved"] = "saved"
 
 
 class Stopped(_Event):
-    """The training has ended."""
+    """The end of training."""
 
     event: Literal["stopped"] = "stopped"
     reason: str = ""
@@ -126,10 +126,10 @@ _OTHER: TypeAdapter[Any] = TypeAdapter(Other)
 
 
 def event_of(content: object, source: str) -> Event:
-    """The event that a parsed line stands for."""
+    """The event of a parsed line."""
     kind = content.get("event") if isinstance(content, dict) else None
     if not isinstance(kind, str):
-        raise DataError(f"{source}: not an event; every line is an object with 'event' and 'step'; {ADVICE}")
+        raise DataError(f"{source}: not an event: every line must be an object with 'event' and 'step'; {ADVICE}")
     try:
         event: Event = _KINDS.get(kind, _OTHER).validate_python(content)
     except ValidationError as error:
@@ -138,14 +138,14 @@ def event_of(content: object, source: str) -> Event:
 
 
 class Log:
-    """The events of a run, read at once."""
+    """The events of a run."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.events = list(events)
 
     @classmethod
     def read(cls, path: Path) -> "Log":
-        """The log in this file. A last line that was torn while it was written is left out."""
+        """Reads a log file. An incomplete last line, left by a killed process, is ignored."""
         return cls(read_events(path))
 
     def of(self, kind: type[SomeEvent]) -> list[SomeEvent]:
@@ -154,7 +154,7 @@ class Log:
 
     @property
     def stopped(self) -> Stopped | None:
-        """The last end of the training; an extended run has several."""
+        """The last stop event. A run that was extended has several."""
         return next(reversed(self.of(Stopped)), None)
 
     def validation_at(self, step: int | None) -> Validation | None:
@@ -168,17 +168,17 @@ class Log:
 
     @property
     def admissions(self) -> dict[str, int]:
-        """The step at which each language was admitted, of those that had to wait."""
+        """The step of admission of each language that was not admitted from the start."""
         return {event.language: event.step for event in self.of(Admitted)}
 
     @property
     def tokens(self) -> int:
-        """Target tokens trained on."""
+        """The number of target tokens in all train events."""
         return sum(sum(event.tokens.values()) for event in self.of(Train))
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events in a file, one by one."""
+    """The events in a file. An incomplete last line is ignored."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -187,14 +187,14 @@ def read_events(path: Path) -> Iterator[Event]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        place = f"{path} line {number}"
+        source = f"{path} line {number}"
         try:
-            content = parse_json(line, place, ADVICE)
+            content = parse_json(line, source, ADVICE)
         except DataError:
-            if number == last:  # torn
+            if number == last:  # incomplete
                 return
             raise
-        yield event_of(content, place)
+        yield event_of(content, source)
 
 
 def events_backwards(path: Path) -> Iterator[Event]:
@@ -226,7 +226,7 @@ def _lines_backwards(path: Path, block: int = 1 << 16) -> Iterator[bytes]:
 
 
 def without_nan(value: Any) -> Any:  # any JSON value
-    """The value with null for every number that JSON cannot express."""
+    """Replaces NaN and infinity, which JSON lacks, by None."""
     if isinstance(value, Mapping):
         return {name: without_nan(part) for name, part in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -269,13 +269,13 @@ class FileTail:
 
 
 class LogTail:
-    """Follows a log while it is written. A run that is resumed cuts its log back and repeats it to the byte."""
+    """Follows a log while it is written. A resumed run truncates its log and then writes the same bytes again."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._read = path, 0
 
     def new(self) -> Iterator[Event]:
-        """The events since the last call; a line that is being written is left for the next one."""
+        """The events since the last call. An incomplete last line is left for the next call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._read)

@@ -14,7 +14,7 @@ ADVICE = "delete the folder and run `cclm prepare` again"
 
 
 def _inside(name: str) -> str:
-    """Refuses names that lead out of the folder: a manifest may come from someone else."""
+    """Refuses names outside the folder, because a manifest may come from an untrusted source."""
     if "\0" in name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
         raise ValueError("the name of a file inside the folder")
     return name
@@ -24,27 +24,27 @@ FileName = Annotated[str, AfterValidator(_inside)]
 
 
 class Settings(Part):
-    """The settings of a recipe that decide the prepared data, as the recipe of that time had them."""
+    """The settings that determine prepared data, as they were in the recipe when it was prepared."""
 
     data: dict[str, JsonValue]
     vocabulary: dict[str, JsonValue]
 
 
 class MadeFrom(Part):
-    """Everything that decides the prepared data: settings, the content of the text, and the programs."""
+    """Everything that determines prepared data: settings, the content of the text, and program versions."""
 
     settings: Settings
     inputs: dict[str, list[str]]
-    """SHA-256 of the files that were read, by what they were read for: `aze.train`, `phrasebook`."""
+    """SHA-256 of the input files by their use: `aze.train`, `phrasebook`."""
     path: str | None
-    """The name of a data set on the Hugging Face hub, which has no files that could be hashed."""
+    """The name of a dataset on the Hugging Face hub, which has no local files to hash."""
     cclm: str | None
-    """The version of this package where it makes the text itself (the phrasebook)."""
+    """The version of cclm that last changed the text of the phrasebook; None for other text."""
     sentencepiece: str
 
 
 class SplitCounts(Part):
-    """What became of the pairs of one language and split."""
+    """The number of pairs of one language and split, with those dropped and noted by reason."""
 
     pairs: int
     dropped: dict[str, int]
@@ -65,12 +65,12 @@ class Manifest(JsonFile):
     made_from: MadeFrom
     files: dict[FileName, FileFacts]
     texts: dict[FileName, FileFacts] = {}
-    """The dev and test text. Data prepared by version 0.1.0 has none. Listed apart from `files`, so that the same text
-    has the same fingerprint whether its dev and test text is kept or not."""
+    """The dev and test text, which version 0.1.0 did not write. It is not in `files`, so that the fingerprint does not
+    depend on it."""
 
     @staticmethod
     def fingerprint_of(made_from: MadeFrom, files: dict[str, FileFacts]) -> str:
-        """Identifies the data. Runs compare it: the same text and settings must give the same value for ever."""
+        """A hash that identifies the data. Runs compare it, so it must never change for the same text and settings."""
         facts = {name: file.plain() for name, file in files.items()}
         return hashlib.sha256(json.dumps([made_from.plain(), facts], sort_keys=True).encode()).hexdigest()
 
@@ -82,22 +82,21 @@ class VocabularyFile(JsonFile):
 
     tags: dict[str, int]
     symbols: list[tuple[str, int]]
-    """Every symbol and how often it occurs in the training text."""
+    """Each symbol with its count in the training text."""
 
     def text(self) -> str:
-        """The content of the file, with one symbol per line."""
+        """The content of the file, one symbol per line."""
         lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in self.symbols)
         return f'{{"version": {VERSION}, "tags": {json.dumps(self.tags)}, "symbols": [\n{lines}\n]}}\n'
 
 
 PieceCounts = dict[str, dict[str, int]]
-"""How often each subword occurs in the training text, by language."""
+"""The count of each subword in the training text, by language."""
 _PIECE_COUNTS = TypeAdapter(PieceCounts)
 
 
 def read_counts(path: Path) -> PieceCounts:
-    """The content of counts.json, which has no version: version 0.1.0 wrote it without one, and its checksum is part
-    of the fingerprint."""
+    """Reads counts.json. It has no version: version 0.1.0 wrote none, and the checksum is part of the fingerprint."""
     try:
         return _PIECE_COUNTS.validate_python(parse_json(path.read_bytes(), str(path), ADVICE))
     except OSError as error:

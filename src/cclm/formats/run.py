@@ -1,4 +1,4 @@
-"""The small files of a run directory: its settings, what it was begun with, its surroundings, its clock, its owner."""
+"""The small files of a run directory: settings, provenance, environment, timing, lock."""
 
 import json
 import math
@@ -18,22 +18,22 @@ CONFIG, MADE_FROM, ENVIRONMENT, ORIGIN = "config.yaml", "made_from.json", "envir
 LOG, TIMING, LOCK, NOT_FINITE = "log.jsonl", "timing.jsonl", "lock", "not-finite.json"
 
 Settings = dict[str, Any]
-"""A resolved recipe as plain values: `cclm.recipe.schema.Recipe` is its type, which this layer does not know."""
+"""A resolved recipe as JSON values. Its type is `cclm.recipe.schema.Recipe`, which `formats` cannot import."""
 
 
-def settings_text(settings: Mapping[str, Any]) -> str:
+def settings_text(settings: Mapping[str, object]) -> str:
     """The content of config.yaml."""
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.width = 10_000  # a value stays on its line
+    yaml.width = 10_000  # no line breaks inside values
     stream = StringIO()
     yaml.dump(dict(settings), stream)
     return stream.getvalue()
 
 
 def cache_comment(path: Path) -> str:
-    """What the first line of config.yaml says of the keys in the cache; nothing where there is no such line."""
+    """The cache keys in the first line of config.yaml; empty if there is no such line."""
     try:
         with path.open(encoding="utf-8") as file:
             line = file.readline().rstrip("\n")
@@ -43,10 +43,10 @@ def cache_comment(path: Path) -> str:
 
 
 def read_settings(path: Path) -> Settings:
-    """The settings in config.yaml: YAML, or JSON as version 0.1.0 wrote it."""
+    """Reads config.yaml, which version 0.1.0 wrote as JSON."""
     try:
         text = path.read_text(encoding="utf-8")
-        # JSON is nearly YAML, but `Infinity` is a string there.
+        # JSON cannot be parsed as YAML here: `Infinity` would become a string.
         content: object = json.loads(text) if text.startswith("{") else YAML(typ="safe", pure=True).load(text)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
@@ -58,45 +58,45 @@ def read_settings(path: Path) -> Settings:
 
 
 class MadeFrom(JsonFile):
-    """made_from.json: all that decides the result of a training, written when it begins."""
+    """made_from.json: everything that determines the result of a run, written when it starts."""
 
-    advice: ClassVar[str] = "give the run another name, or delete its folder to begin anew"
+    advice: ClassVar[str] = "give the run another name, or delete its folder to start again"
     recipe: Settings
-    """The recipe without what may change when a run is resumed."""
+    """The recipe, without settings that may change when a run is resumed."""
     data: str | None = None
     """The fingerprint of the prepared data; None in a comparison that leaves the data out."""
     benchmark: dict[str, float] | None = None
     """The reference losses L*."""
     forced: list[str] = []
-    """Settings that were changed with `cclm train --force`, each as `key: before -> now`."""
+    """Settings changed with `cclm train --force`, as `key: before -> now`."""
 
     def text(self) -> str:
-        """The content of the file. A temperature may be infinite, which JSON only has as an extension."""
+        """The content of the file. A temperature may be infinite, so `Infinity` is allowed here."""
         return json.dumps({"version": VERSION, **self.plain()}, indent=1, ensure_ascii=False) + "\n"
 
 
 class DrawnBatch(Part):
-    """A micro-batch: its number over the whole run, and which batch of its language it was."""
+    """A micro-batch: its number in the run, and the number of the batch of its language."""
 
     step: int
     number: int
     language: str
     batch: int
     loss: float | None
-    """Summed loss in nats; None if it was not finite."""
+    """Sum of the loss in nats; None if it was not finite."""
 
 
 class NotFinite(JsonFile):
-    """not-finite.json: the micro-batches of the steps in a row whose loss or gradient was not finite."""
+    """not-finite.json: the micro-batches of consecutive steps whose loss or gradient was not finite."""
 
-    advice: ClassVar[str] = "train again: it is written again"
+    advice: ClassVar[str] = "train again: the file is written again"
     batches: list[DrawnBatch]
 
 
 class Environment(JsonFile):
-    """environment.json: versions and machine of the process that trained last."""
+    """environment.json: software versions and machine of the last process that trained the run."""
 
-    advice: ClassVar[str] = "resume the run: it is written again"
+    advice: ClassVar[str] = "resume the run: the file is written again"
     cclm: str = ""
     python: str = ""
     torch: str = ""
@@ -107,21 +107,21 @@ class Environment(JsonFile):
 
 
 class Origin(JsonFile):
-    """origin.json: the run of a sweep that this one shared its first steps with."""
+    """origin.json: the run of a sweep that this run shares its first steps with."""
 
     advice: ClassVar[str] = "run `cclm sweep` again"
     run: str = Field(alias="from")
     step: int | None = None
-    """The last step that they share; None if they are the same to the end."""
+    """The last shared step; None if the runs are identical."""
     same: bool = False
 
     def plain(self) -> dict[str, Any]:
-        """The content, with the key `from`, which is no name in Python."""
+        """The content with the key `from`, which cannot be an attribute name in Python."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 class Timing(Part):
-    """A line of timing.jsonl. Seconds count from the start of the process, so each process starts at zero."""
+    """A line of timing.jsonl. `seconds` count from the start of the process, so they restart when a run is resumed."""
 
     event: str
     step: int
@@ -132,23 +132,23 @@ class Timing(Part):
     tokens_per_second: float | None = None
 
     def line(self) -> bytes:
-        """The line as it stands in the file."""
+        """The line as bytes."""
         return json.dumps(self.plain()).encode() + b"\n"
 
 
 def read_timing(path: Path) -> Iterator[Timing]:
-    """The lines of timing.jsonl; a last line that was torn while it was written is left out."""
-    advice = "remove the file: it only tells how long the training took"
+    """Reads timing.jsonl. An incomplete last line is ignored."""
+    advice = "remove the file: it only records how long training took"
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
-        place = f"{path} line {number}"
+        source = f"{path} line {number}"
         try:
-            yield Timing.model_validate(parse_json(line, place, advice))
+            yield Timing.model_validate(parse_json(line, source, advice))
         except ValidationError:
-            raise DataError(f"{place}: not a line with event, step and seconds; {advice}") from None
+            raise DataError(f"{source}: not an object with event, step and seconds; {advice}") from None
 
 
 def trained_seconds(path: Path) -> float:
-    """How long a run was trained for, over all processes that worked on it: the last line of each counts."""
+    """The total training time of a run: the sum of the last `seconds` of each process."""
     total, last = 0.0, 0.0
     for timing in read_timing(path):
         total += last if timing.seconds < last else 0.0
@@ -157,16 +157,16 @@ def trained_seconds(path: Path) -> float:
 
 
 class Owner(JsonFile):
-    """The lock file of a run directory: the process that owns it."""
+    """The lock file of a run directory: describes the process that owns the run."""
 
-    advice: ClassVar[str] = "the lock does not count then"
+    advice: ClassVar[str] = "the lock is ignored"
     pid: int
     host: str
     machine: str = ""
-    """What all containers of a machine share, and no other machine has: the boot id of its kernel, or its name."""
+    """Identifies the machine, also from inside a container: the boot id of the kernel, or the host name."""
     namespace: str = ""
-    """The pid namespace, in which the pid counts."""
+    """The pid namespace that `pid` belongs to."""
     started: str = ""
-    """When the process started, as its kernel counts: pids are used again."""
+    """When the process started, in units of the kernel. It distinguishes processes with a reused pid."""
     job: str | None = None
-    """The SLURM job: when it is requeued, its next attempt takes the run over from the last."""
+    """The SLURM job id. A requeued job may take over the run of its previous attempt."""

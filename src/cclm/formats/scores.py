@@ -1,4 +1,4 @@
-"""translations/{split}.json: which checkpoint, data and beam search the translations of a split were made with."""
+"""scores.json, and translations/{split}.json, which records the origin of a split's translations."""
 
 from typing import ClassVar
 
@@ -8,31 +8,31 @@ from cclm.formats.base import JsonFile, Part
 
 
 class Translations(JsonFile):
-    """The file exists only while all translations of the split are complete and of the same origin."""
+    """translations/{split}.json. It exists only if all translations of the split are complete and of one origin."""
 
     advice: ClassVar[str] = "run `cclm translate` again"
     split: str
     checkpoint: str | dict[str, str]
-    """The name of the checkpoint and the beginning of its checksum; of a bitext system one per task."""
+    """The name of the checkpoint and the start of its checksum; for bitext models, one per task."""
     data: str
-    """The beginning of the prepared data's fingerprint."""
+    """The start of the fingerprint of the prepared data."""
     beam: StrictInt
     length_penalty: float
 
 
 Row = dict[str, float]
-"""The scores of a language by name: `bleu`, `bleu_low`, `bleu_high`, `chrf`, perhaps `off_target` and others."""
+"""The scores of a language by name: `bleu`, `bleu_low`, `bleu_high`, `chrf`, and optional ones such as `off_target`."""
 
 
 class Signature(Part):
-    """The settings that made the scores."""
+    """The settings that the scores were computed with."""
 
     sacrebleu: str = ""
     bleu: str = ""
     chrf: str = ""
     split: str = ""
     checkpoint: str | dict[str, str] = ""
-    """Which checkpoint translated: its name and the beginning of its checksum; of a bitext system one per task."""
+    """The checkpoint, as in `Translations`."""
     data: str = ""
     beam: int = 0
     length_penalty: float = 0.0
@@ -41,12 +41,12 @@ class Signature(Part):
     """The commands of external scorers by name."""
 
     def describes(self, translations: Translations) -> bool:
-        """Whether the scores were computed from translations of this origin."""
+        """Whether the scores were computed from these translations."""
         return all(getattr(self, name) == value for name, value in translations)
 
 
 class Means(Part):
-    """Means of BLEU over groups of languages; None where a group has no language."""
+    """Mean BLEU of groups of languages; None if a group is empty."""
 
     all: float | None = None
     hrl: float | None = None
@@ -62,6 +62,6 @@ class Scores(JsonFile):
     languages: dict[str, Row] = {}
     means: Means = Means()
     zero_shot: dict[str, Row] = {}
-    """Pairs of a many-to-many model that it was not trained on; they are in no mean. Written only if there are any."""
+    """Pairs that a many-to-many model was not trained on. They are not part of any mean. Omitted if empty."""
     left_out: list[str] = []
-    """Tasks without a test set: they are in no mean. Written only if there are any."""
+    """Tasks without a test set, which are not part of any mean. Omitted if empty."""

@@ -1,4 +1,4 @@
-"""What a study leaves in its folder: results.json and tuned.json. No clock in them: equal studies, equal bytes."""
+"""The files of a study. They contain no times, so that equal studies have equal files."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -8,9 +8,9 @@ from cclm.formats.base import JsonFile, Part
 from cclm.formats.scores import Means, Row
 
 Number = Annotated[float, Strict()]
-"""A finite number; a text or a truth value is refused."""
+"""A finite number. Strings and booleans are not accepted."""
 Count = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
-"""A whole number that a program can compute with."""
+"""A 64-bit integer. Strings and booleans are not accepted."""
 PerLanguage = dict[str, Number]
 
 
@@ -22,7 +22,7 @@ class StudyScores(Part):
 
 
 class Trial(Part):
-    """An arm with a seed: what it came to, or why it failed."""
+    """The result of an arm with one seed, or the reason why it failed."""
 
     arm: str
     seed: Count
@@ -56,7 +56,7 @@ class Trial(Part):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the training and the scoring were completed."""
+        """Whether training and scoring were completed."""
         return self.state == "finished"
 
     @property
@@ -74,24 +74,24 @@ class Declared(Part):
     primary: list[list[str]]
     endpoint: str
     arms: dict[str, dict[str, Any] | None]
-    """The changes that make each arm: settings of any type."""
+    """The changes to the recipe of each arm: settings of any type."""
     changes: dict[str, Any] = {}
     baseline: str | None = None
 
 
 class StudyData(Part):
-    """What was trained on."""
+    """The data of a study."""
 
     direction: str
     pivot: str
     high_resource: list[str]
     low_resource: list[str]
     sizes: dict[str, dict[str, Count | None]]
-    """Pairs of each task and split."""
+    """The number of pairs per task and split."""
 
 
 class StudyBenchmark(Part):
-    """The reference losses, and what the bitext models behind them cost; nothing if they came from a table."""
+    """The reference losses, and the training cost of the bitext models; no cost if the losses came from a file."""
 
     losses: PerLanguage
     steps: Count | None = None
@@ -99,7 +99,7 @@ class StudyBenchmark(Part):
 
 
 class Metric(Part):
-    """A metric of an arm, mean over seeds, over groups of languages."""
+    """A metric of an arm for groups of languages, averaged over seeds."""
 
     all: Number | None = None
     hrl: Number | None = None
@@ -108,7 +108,7 @@ class Metric(Part):
 
 
 class MoreScores(Part):
-    """A score beside BLEU and chrF, mean over seeds."""
+    """A score other than BLEU and chrF, averaged over seeds."""
 
     all: Number | None = None
     hrl: Number | None = None
@@ -117,7 +117,7 @@ class MoreScores(Part):
 
 
 class Arm(Part):
-    """An arm on average over its finished seeds."""
+    """The results of an arm, averaged over its finished seeds."""
 
     seeds: Count
     bleu: Metric | None = None
@@ -130,7 +130,7 @@ class Arm(Part):
 
 
 class LanguageDifference(Part):
-    """The difference in one language, by a bootstrap of its sentences."""
+    """The difference in one language, with a bootstrap over its sentences."""
 
     baseline: Number | None = None
     system: Number | None = None
@@ -142,7 +142,7 @@ class LanguageDifference(Part):
 
 
 class Comparison(Part):
-    """Two arms compared over seeds or, with a single seed, over sentences."""
+    """A comparison of two arms over seeds or, with a single seed, over sentences."""
 
     first: str
     second: str
@@ -150,20 +150,20 @@ class Comparison(Part):
     metric: str
     over: str
     differences: PerLanguage
-    """By seed."""
+    """The difference per seed."""
     mean: Number
     low: Number | None = None
     high: Number | None = None
     p: Number | None = None
     holm: Number | None = None
-    """p, adjusted for all primary comparisons."""
+    """The p-value with Holm's correction for all primary comparisons."""
     resamples: Count | None = None
     languages: dict[str, LanguageDifference] | None = None
     sentence: str
 
 
 class Try(Part):
-    """One value that was tried in tuning."""
+    """One candidate value of a tuned key."""
 
     value: Any
     run: str
@@ -177,14 +177,14 @@ class Try(Part):
 
 
 class TunedArm(Part):
-    """The key of an arm that was tuned, and every value that was tried."""
+    """The tuned key of an arm, with all candidate values."""
 
     key: str
     tries: list[Try]
 
 
 class Tuning(Part):
-    """What was tuned before the first trial, and what it cost."""
+    """The tuning before the first trial, and its cost."""
 
     seed: Count
     steps: Count
@@ -195,13 +195,13 @@ class Tuning(Part):
 class TunedFile(JsonFile, Tuning):
     """The content of tuned.json."""
 
-    advice: ClassVar[str] = "run `cclm study` again: it writes the file again from the runs"
+    advice: ClassVar[str] = "run `cclm study` again: it rewrites the file from the runs"
 
 
 class StudyResults(JsonFile):
     """The content of results.json."""
 
-    advice: ClassVar[str] = "run `cclm study` again: it writes the file again from the runs"
+    advice: ClassVar[str] = "run `cclm study` again: it rewrites the file from the runs"
     study: Declared
     data: StudyData
     similarity: dict[str, PerLanguage] | None = None
@@ -213,11 +213,11 @@ class StudyResults(JsonFile):
 
 
 class DeclaredFile(JsonFile):
-    """The content of declared.json: what was asked before the first run."""
+    """The content of declared.json: the design of the study before the first run."""
 
     advice: ClassVar[str] = "give the study another name"
     seeds: list[Count]
     primary: list[list[str]]
     endpoint: str
     tune: dict[str, Any] | None = None
-    """The section `tune` of the study, as it was: settings of any type."""
+    """The original section `tune` of the study: settings of any type."""

@@ -1,4 +1,4 @@
-"""sweep.json: what every leaf of a sweep over thresholds came to, the choice, and the steps that sharing saved."""
+"""sweep.json: the result of every run of a sweep, the chosen one, and the steps saved by sharing prefixes."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ class Point(Part):
 
 
 class Leaf(Point):
-    """A run of the grid. Losses are of the selected checkpoint, scores of the test sets."""
+    """A run of the grid. Losses are those of the selected checkpoint, scores those on the test sets."""
 
     run: str
     weighted: Number
@@ -25,11 +25,11 @@ class Leaf(Point):
     bleu: Number | None = None
     chrf: Number | None = None
     same_as: Point | None = None
-    """The leaf whose decisions it shared to the end."""
+    """The leaf that this one is identical with."""
 
 
 class Steps(Part):
-    """Steps that were trained, that independent runs would take, and the fewest possible."""
+    """The number of steps trained, the number for independent runs, and the smallest possible number."""
 
     trained: Count
     independent: Count
@@ -37,7 +37,7 @@ class Steps(Part):
 
 
 class Rival(Part):
-    """A run of another method, drawn across the figure."""
+    """A run of another method, shown as a horizontal line in the figure."""
 
     name: str
     weighted: Number | None = None
@@ -47,7 +47,7 @@ class Rival(Part):
 class Sweep(JsonFile):
     """The content of sweep.json."""
 
-    advice: ClassVar[str] = "run `cclm sweep` again: it writes the file again from the runs"
+    advice: ClassVar[str] = "run `cclm sweep` again: it rewrites the file from the runs"
     recipe: str
     thresholds: list[Number]
     aggregates: list[str]

@@ -1,6 +1,6 @@
-"""Attention with several heads, computed in the way that suits the device."""
+"""Multi-head attention, with one implementation for CPUs and one for GPUs."""
 
-# B batch, T queries, S keys, N and M those without padding, D model, H heads, K width of a head
+# B batch, T queries, S keys, N and M the same without padding, D model, H heads, K width of a head
 
 import math
 
@@ -8,13 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cclm.model.packing import Places
+from cclm.model.packing import Packing
 from cclm.model.random import dropout as drop
 from cclm.model.random import linear
 
 
 class Attention(nn.Module):
-    """Attention from each position of `x` to the memory of its sentence; for self-attention both are the same."""
+    """Attention from each token of `x` to the tokens of `memory` in the same sentence.
+
+    In self-attention, `memory` is `x`. Both are packed; attention itself needs the padded layout.
+    """
 
     def __init__(self, width: int, heads: int, dropout: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -25,20 +28,21 @@ class Attention(nn.Module):
         self.output = linear(width, width, generator)
 
     def forward(
-        self, x_ND: Tensor, x_places: Places, memory_MD: Tensor, memory_places: Places, *, causal: bool = False
+        self, x_ND: Tensor, x_packing: Packing, memory_MD: Tensor, memory_packing: Packing, *, causal: bool = False
     ) -> Tensor:
-        """(N, D). Keys that are padding are masked; with `causal`, so are those after the query."""
-        spread = (*x_places.spread(self.query(x_ND)), *memory_places.spread(self.key(memory_MD), self.value(memory_MD)))
+        """Returns (N, D). Keys that are padding are masked; with `causal`, so are keys after the query."""
+        (query_BTD,) = x_packing.unpack(self.query(x_ND))
+        key_BSD, value_BSD = memory_packing.unpack(self.key(memory_MD), self.value(memory_MD))
         mixed_BHTK = attend(
-            *map(self._split, spread),
-            padding_BS=None if causal else memory_places.padding_BT,
+            *map(self._split_heads, (query_BTD, key_BSD, value_BSD)),
+            padding_BS=None if causal else memory_packing.padding_BT,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
         )
-        mixed_ND: Tensor = self.output(x_places.gather(mixed_BHTK.transpose(1, 2).flatten(2)))
+        mixed_ND: Tensor = self.output(x_packing.pack(mixed_BHTK.transpose(1, 2).flatten(2)))
         return mixed_ND
 
-    def _split(self, x_BTD: Tensor) -> Tensor:
+    def _split_heads(self, x_BTD: Tensor) -> Tensor:
         batch, length, width = x_BTD.shape
         return x_BTD.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
 
@@ -52,12 +56,12 @@ def attend(
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """(B, H, T, K): the values weighted by softmax(query . key / sqrt K)."""
-    # On a GPU the fused kernel saves the memory of the (B, H, T, S) weights and the passes over it. On a CPU it makes a
-    # training step of our sizes less than a tenth faster, and it has its own dropout; computed explicitly, training
-    # and evaluation give the same numbers.
-    way = fused if query_BHTK.device.type == "cuda" else explicit
-    return way(query_BHTK, key_BHSK, value_BHSK, padding_BS=padding_BS, causal=causal, dropout=dropout)
+    """Returns (B, H, T, K): the values weighted by softmax(query . key / sqrt(K))."""
+    # On a GPU the fused kernel needs no memory for the (B, H, T, S) weights. On a CPU it makes a training step of our
+    # sizes less than 10 % faster and has its own dropout; the explicit computation gives the same numbers in training
+    # and in evaluation.
+    implementation = fused if query_BHTK.device.type == "cuda" else explicit
+    return implementation(query_BHTK, key_BHSK, value_BHSK, padding_BS=padding_BS, causal=causal, dropout=dropout)
 
 
 def explicit(
@@ -69,7 +73,7 @@ def explicit(
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """Attention step by step. At least one key of each sentence must be real: every source ends with </s>."""
+    """Computes attention step by step. Every sentence needs at least one real key; a source always has </s>."""
     scores_BHTS = (query_BHTK / math.sqrt(query_BHTK.shape[-1])) @ key_BHSK.transpose(2, 3)
     if padding_BS is not None:
         scores_BHTS.masked_fill_(padding_BS[:, None, None, :], -math.inf)
@@ -88,8 +92,8 @@ def fused(
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """Attention in one kernel of torch; padding and causal are never used together."""
-    seen_BHTS = None if padding_BS is None else ~padding_BS[:, None, None, :]
+    """Computes attention in one kernel of torch. `padding_BS` and `causal` are never used together."""
+    visible_BHTS = None if padding_BS is None else ~padding_BS[:, None, None, :]
     return F.scaled_dot_product_attention(
-        query_BHTK, key_BHSK, value_BHSK, attn_mask=seen_BHTS, dropout_p=dropout, is_causal=causal
+        query_BHTK, key_BHSK, value_BHSK, attn_mask=visible_BHTS, dropout_p=dropout, is_causal=causal
     )

@@ -1,10 +1,10 @@
-"""The loss: what training minimises, and what competence is computed from.
+"""The loss that training minimises, and the dev loss that competence is computed from.
 
-Losses are sums over target tokens, with the number of tokens, so that micro-batches, ranks and dev sets add up
-exactly; only `bits` divides.
+Losses are sums over target tokens, returned with the number of tokens: sums of micro-batches, ranks and dev sets can be
+added exactly. Only `bits` divides.
 """
 
-# B batch, T target, V symbols, N real positions, R some of them
+# B batch, T target, V symbols, N real target tokens, R some of these rows
 
 import math
 from typing import Any, NamedTuple
@@ -16,26 +16,25 @@ from torch.autograd.function import once_differentiable
 
 from cclm.model.packing import PAD
 
-AT_A_TIME = 1 << 18
-"""Numbers of the gradient that are computed at once: few enough for a cache."""
+CHUNK = 1 << 18
+"""Elements of the gradient that are computed at once: few enough to stay in the CPU cache."""
 
 
 class Losses(NamedTuple):
-    """Sums over the target tokens, padding left out and the end of each sentence counted; in nats."""
+    """Sums over the target tokens in nats. Padding does not count; the </s> of each sentence does."""
 
     smoothed: Tensor
-    """With label smoothing: the one to train on."""
+    """Negative log-likelihood with label smoothing: the training loss."""
     nll: Tensor
     """Negative log-likelihood, without smoothing."""
     tokens: int
-    """The number of tokens."""
 
 
 def losses(logits_NV: Tensor, target_output_BT: Tensor, smoothing: float) -> Losses:
-    """The losses of a batch, from the logits of its real positions.
+    """The losses of a batch, from the logits of its real target tokens.
 
-    Smoothing moves the share `smoothing` of each target to all V symbols alike, itself and padding among them
-    (smoothing / V each), as `F.cross_entropy` does. Half-precision logits are raised to float32.
+    Smoothing distributes the probability `smoothing` of each target evenly over all V symbols, including the target and
+    padding, as `F.cross_entropy` does. Half-precision logits are converted to float32.
     """
     if not 0 <= smoothing < 1:
         raise ValueError(f"label smoothing must be at least 0 and below 1; got {smoothing}")
@@ -45,8 +44,11 @@ def losses(logits_NV: Tensor, target_output_BT: Tensor, smoothing: float) -> Los
 
 
 class _Sums(torch.autograd.Function):
-    """The smoothed and the plain sum. Logits are the largest tensors of a step, so few of that size are made: the
-    gradient, probability minus smoothed target, overwrites the log-probabilities, some rows at a time."""
+    """The smoothed and the plain sum.
+
+    The logits are the largest tensor of a step. To save memory, the gradient (probability minus smoothed target)
+    overwrites the log-probabilities, some rows at a time.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -63,7 +65,7 @@ class _Sums(torch.autograd.Function):
         log_NV, ctx.log_NV = ctx.log_NV, None
         if log_NV is None:
             raise RuntimeError("the gradient of a loss can be computed only once: it overwrites the log-probabilities")
-        symbols, rows = log_NV.shape[1], max(1, AT_A_TIME // log_NV.shape[1])
+        symbols, rows = log_NV.shape[1], max(1, CHUNK // log_NV.shape[1])
         at_target = (-gradient * (1 - ctx.smoothing)).expand(len(log_NV), 1)
         for log_RV in log_NV.split(rows):
             log_RV.exp_().sub_(ctx.smoothing / symbols).mul_(gradient)
@@ -72,7 +74,7 @@ class _Sums(torch.autograd.Function):
 
 
 def bits(nats_sum: Tensor | float, tokens: Tensor | int) -> float:
-    """Bits per token from a sum in nats: the unit of `dev_loss` and of the benchmark losses L*."""
+    """Converts a sum in nats to bits per token, the unit of `dev_loss` and of the reference losses L*."""
     if int(tokens) < 1:
-        raise ValueError(f"bits: a mean over {int(tokens)} tokens; there must be at least 1")
+        raise ValueError(f"bits needs at least 1 token; got {int(tokens)}")
     return float(nats_sum) / int(tokens) / math.log(2)

@@ -1,6 +1,6 @@
-"""Packing: which positions of a padded batch are real. Everything but attention computes on these rows alone."""
+"""Packing: removes the padding of a batch, so that every layer except attention computes on real tokens only."""
 
-# B batch, T tokens, N real positions, M positions with padding (B x T), D model
+# B batch, T tokens per sentence, N real tokens, M tokens with padding (B x T), D model
 
 from typing import Any
 
@@ -11,8 +11,8 @@ PAD = 0
 """The id of padding, which occurs only at the end of a sentence."""
 
 
-class Places:
-    """The real positions of a batch of ids (B, T). Packed tensors (N, D) have a row for each, sentence by sentence."""
+class Packing:
+    """Converts between the padded layout (B, T, D) of a batch and its packed layout (N, D), sentence after sentence."""
 
     def __init__(self, ids_BT: Tensor) -> None:
         self.padding_BT = ids_BT == PAD
@@ -21,42 +21,42 @@ class Places:
         self.positions_N = self._real_N % ids_BT.shape[1]
         """The position of each token in its sentence, from 0."""
 
-    def spread(self, *rows: Tensor) -> tuple[Tensor, ...]:
-        """Unpacks each (N, D) to (B, T, D), with zeros where there is padding."""
-        places = self.padding_BT.numel()
-        if len(self._real_N) < places:
-            rows = _Spread.apply(self._real_N, places, *rows)  # type: ignore[no-untyped-call]
-        return tuple(x_MD.view(*self.padding_BT.shape, -1) for x_MD in rows)
+    def unpack(self, *packed: Tensor) -> tuple[Tensor, ...]:
+        """Converts each (N, D) to (B, T, D), with zeros for padding."""
+        size = self.padding_BT.numel()
+        if len(self._real_N) < size:
+            packed = _Unpack.apply(self._real_N, size, *packed)  # type: ignore[no-untyped-call]
+        return tuple(x_MD.view(*self.padding_BT.shape, -1) for x_MD in packed)
 
-    def gather(self, x_BTD: Tensor) -> Tensor:
-        """Packs (B, T, D) to (N, D)."""
+    def pack(self, x_BTD: Tensor) -> Tensor:
+        """Converts (B, T, D) to (N, D)."""
         x_MD = x_BTD.flatten(0, 1)
         if len(self._real_N) < len(x_MD):
-            (x_MD,) = _Gather.apply(self._real_N, x_MD)  # type: ignore[no-untyped-call]
+            (x_MD,) = _Pack.apply(self._real_N, x_MD)  # type: ignore[no-untyped-call]
         return x_MD
 
 
-# Each is the gradient of the other. Autograd's own gradient of an index would add rows up one after the other, which
-# is slow and not needed: no position occurs twice.
+# Each of the two is the gradient of the other. Autograd's gradient of an index would accumulate row by row, which is
+# slow and not needed here: no index occurs twice.
 
 
-class _Spread(torch.autograd.Function):
+class _Unpack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, real_N: Tensor, places: int, *rows: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, real_N: Tensor, size: int, *packed: Tensor) -> tuple[Tensor, ...]:
         ctx.real_N = real_N
-        return tuple(x_ND.new_zeros(places, x_ND.shape[1]).index_copy_(0, real_N, x_ND) for x_ND in rows)
+        return tuple(x_ND.new_zeros(size, x_ND.shape[1]).index_copy_(0, real_N, x_ND) for x_ND in packed)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *_Gather.apply(ctx.real_N, *gradients)  # type: ignore[no-untyped-call]
+        return None, None, *_Pack.apply(ctx.real_N, *gradients)  # type: ignore[no-untyped-call]
 
 
-class _Gather(torch.autograd.Function):
+class _Pack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, real_N: Tensor, *spread: Tensor) -> tuple[Tensor, ...]:
-        ctx.real_N, ctx.places = real_N, len(spread[0])
-        return tuple(x_MD.index_select(0, real_N) for x_MD in spread)
+    def forward(ctx: Any, real_N: Tensor, *padded: Tensor) -> tuple[Tensor, ...]:
+        ctx.real_N, ctx.size = real_N, len(padded[0])
+        return tuple(x_MD.index_select(0, real_N) for x_MD in padded)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *_Spread.apply(ctx.real_N, ctx.places, *gradients)  # type: ignore[no-untyped-call]
+        return None, *_Unpack.apply(ctx.real_N, ctx.size, *gradients)  # type: ignore[no-untyped-call]

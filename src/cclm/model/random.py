@@ -1,7 +1,7 @@
-"""Random numbers of the model: the initial parameters, and dropout.
+"""Random numbers of the model: initial parameters and dropout.
 
-Initial parameters are a pure function of the generator that is passed in. Dropout depends on torch's global stream:
-`torch.manual_seed` before a pass decides what is dropped in it.
+Initial parameters come from the generator that is passed in. Dropout uses torch's global generator: call
+`torch.manual_seed` before a forward pass to make its dropout reproducible.
 """
 
 from functools import lru_cache
@@ -11,22 +11,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 POOL = 1 << 24
-"""Length of the pool of random numbers that dropout masks on a CPU are cut from."""
-ALIGNED = 16
-"""Masks start at multiples of this many numbers: a cache line."""
+"""Length of the pool of random numbers that dropout masks on a CPU are slices of."""
+ALIGNMENT = 16
+"""Masks start at multiples of this many numbers, which is one cache line."""
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator, gain: float = 1.0) -> nn.Linear:
-    """A projection as fairseq initialises it: Xavier uniform, bias zero."""
-    made = nn.Linear(inputs, outputs, device="meta")  # on this device it draws nothing from the global stream
+    """A linear layer, initialised as in fairseq: Xavier uniform weights, zero bias."""
+    layer = nn.Linear(inputs, outputs, device="meta")  # on "meta" it takes nothing from the global generator
     weight = torch.empty(outputs, inputs, device="cpu", dtype=torch.float32)
-    made.weight = nn.Parameter(nn.init.xavier_uniform_(weight, gain, generator=generator))
-    made.bias = nn.Parameter(torch.zeros(outputs, device="cpu", dtype=torch.float32))
-    return made
+    layer.weight = nn.Parameter(nn.init.xavier_uniform_(weight, gain, generator=generator))
+    layer.bias = nn.Parameter(torch.zeros(outputs, device="cpu", dtype=torch.float32))
+    return layer
 
 
 def embedding(symbols: int, width: int, padding: int, generator: torch.Generator) -> nn.Embedding:
-    """An embedding as fairseq initialises it: N(0, 1 / width), the row of the padding zero."""
+    """An embedding, initialised as in fairseq: N(0, 1 / width), with a zero row for padding."""
     weight = torch.empty(symbols, width, device="cpu", dtype=torch.float32)
     nn.init.normal_(weight, 0.0, width**-0.5, generator=generator)
     weight[padding] = 0
@@ -34,9 +34,9 @@ def embedding(symbols: int, width: int, padding: int, generator: torch.Generator
 
 
 def dropout(x: Tensor, rate: float, training: bool = True) -> Tensor:
-    """`x` with the share `rate` of its numbers set to zero, the others scaled up so that the mean stays."""
-    # On a GPU random numbers are free. On a CPU they take a sixth of a training step, and twice the memory: there, a
-    # mask is a piece of a pool that was drawn once; torch's stream decides where the piece starts.
+    """Sets each element of `x` to zero with probability `rate` and scales the others by 1 / (1 - rate)."""
+    # Random numbers cost nothing on a GPU, but a sixth of a training step and twice the memory on a CPU. There, a mask
+    # is a slice of a pool that is generated once; torch's global generator chooses where the slice starts.
     if not training or rate == 0:
         return x
     if x.device.type == "cpu" and x.numel() <= POOL // 2:
@@ -45,9 +45,9 @@ def dropout(x: Tensor, rate: float, training: bool = True) -> Tensor:
 
 
 def mask(shape: torch.Size, rate: float, dtype: torch.dtype) -> Tensor:
-    """A mask of this shape: 0 where something is dropped, 1 / (1 - rate) elsewhere."""
+    """A dropout mask: 0 for dropped elements, 1 / (1 - rate) for the others."""
     size = shape.numel()
-    start = ALIGNED * int(torch.randint((POOL - size) // ALIGNED + 1, ()))
+    start = ALIGNMENT * int(torch.randint((POOL - size) // ALIGNMENT + 1, ()))
     return _pool(rate, dtype)[start : start + size].view(shape)
 
 

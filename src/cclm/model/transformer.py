@@ -1,4 +1,6 @@
-"""Sinusoidal position embeddings, in fairseq's layout."""
+"""The Transformer: pre-norm, sinusoidal positions as in fairseq, output projection tied to the target embedding."""
+
+# B batch, S source, T target, M and N their tokens without padding, D model, F feed-forward, V symbols
 
 import math
 from dataclasses import dataclass
@@ -8,29 +10,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cclm.model.attention import Attention
-from cclm.model.packing import PAD, Places
+from cclm.model.packing import PAD, Packing
 from cclm.model.random import dropout, embedding, linear
 
-# N tokens, T positions, D model
-
-
-FIRST = 2
-"""The position of the first token: fairseq counts from its padding id (1) plus one."""
+FIRST_POSITION = 2
+"""The position of the first token. fairseq counts from its padding id (1) plus one."""
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """(length, width), float64: row t is the token at position t + FIRST, sines in the left half, cosines in the right.
+    """The position embeddings (length, width) in float64; row t is for the t-th token of a sentence, from 0.
 
-    Frequencies fall geometrically from 1 to 1/10000.
+    The left half of a row are sines, the right half cosines. Frequencies fall geometrically from 1 to 1/10000.
     """
     half = width // 2
     frequencies = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10000) / (half - 1)))
-    angles = torch.arange(FIRST, FIRST + length, dtype=torch.float64)[:, None] * frequencies
+    angles = torch.arange(FIRST_POSITION, FIRST_POSITION + length, dtype=torch.float64)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
 class Positions(nn.Module):
-    """Adds the position embedding to each token. The table grows with the longest sentence and is not saved."""
+    """Adds position embeddings. The table grows with the longest sentence seen and is not saved in checkpoints."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -39,34 +38,31 @@ class Positions(nn.Module):
     def forward(self, x_ND: Tensor, positions_N: Tensor) -> Tensor:
         length, table = int(positions_N.max()) + 1, self._table_TD
         if length > len(table) or table.dtype != x_ND.dtype or table.device != x_ND.device:
-            # A power of two, so that not every longer sentence makes a new table.
+            # A power of two, so that the table is rebuilt rarely.
             size = 1 << (max(length, 256) - 1).bit_length()
             self._table_TD = sinusoids(size, x_ND.shape[1]).to(x_ND)
         return x_ND + self._table_TD[positions_N]
 
 
-# B batch, S source, T target, M and N their positions without padding, D model, V symbols
-
-
 @dataclass(frozen=True)
 class Shape:
-    """All that decides which parameters a model has, and its dropout rates."""
+    """The hyperparameters of a Transformer: its sizes and dropout rates."""
 
     source_symbols: int
     target_symbols: int
     layers: int
-    """Layers of the encoder, and of the decoder."""
+    """Number of encoder layers, and of decoder layers."""
     heads: int
     width: int
     feed_forward: int
     dropout: float
-    """Rate for embeddings and for the output of each sublayer."""
+    """Dropout rate of embeddings and of the output of each sublayer."""
     attention_dropout: float
-    """Rate for attention weights."""
+    """Dropout rate of attention weights."""
     activation_dropout: float
-    """Rate inside the feed-forward sublayers, after the ReLU."""
+    """Dropout rate inside the feed-forward sublayers, after the ReLU."""
     joint: bool = False
-    """One embedding for source, target and output."""
+    """Whether source, target and output share one embedding."""
 
     def __post_init__(self) -> None:
         for name in ("source_symbols", "target_symbols", "layers", "heads", "width", "feed_forward"):
@@ -85,13 +81,13 @@ class Shape:
 
 
 class Transformer(nn.Module):
-    """The model; its parameters are a pure function of shape and seed.
+    """An encoder-decoder Transformer. Shape and seed determine its initial parameters.
 
         model = Transformer(Shape(...), seed=1)
         loss = losses(model(source_BS, target_input_BT), target_output_BT, smoothing=0.1)
         (loss.smoothed / loss.tokens).backward()
 
-    Only dropout uses torch's global stream: `torch.manual_seed` before a pass decides what is dropped in it.
+    Dropout uses torch's global generator: call `torch.manual_seed` before a forward pass to make it reproducible.
     """
 
     def __init__(self, shape: Shape, seed: int) -> None:
@@ -107,38 +103,38 @@ class Transformer(nn.Module):
         self.decoder = Decoder(shape, generator)
 
     def forward(self, source_BS: Tensor, target_input_BT: Tensor) -> Tensor:
-        """The logits (N, V) of the symbol that follows each position of the target, sentence after sentence."""
-        source, target = Places(source_BS), Places(target_input_BT)
+        """The logits (N, V) of the symbol after each real target token, sentence after sentence."""
+        source, target = Packing(source_BS), Packing(target_input_BT)
         return self.logits(self.decode(target, self.encode(source), source))
 
-    def encode(self, source: Places) -> Tensor:
-        """The output of the encoder: (M, D)."""
+    def encode(self, source: Packing) -> Tensor:
+        """The output (M, D) of the encoder."""
         memory_MD: Tensor = self.encoder(self._embed(self.source_embedding or self.target_embedding, source), source)
         return memory_MD
 
-    def decode(self, target: Places, memory_MD: Tensor, source: Places) -> Tensor:
-        """The states (N, D) of the decoder, after its last norm; a position sees the target up to itself."""
+    def decode(self, target: Packing, memory_MD: Tensor, source: Packing) -> Tensor:
+        """The output (N, D) of the decoder. Each token attends to the target up to and including itself."""
         states_ND: Tensor = self.decoder(self._embed(self.target_embedding, target), target, memory_MD, source)
         return states_ND
 
     def logits(self, states: Tensor) -> Tensor:
-        """(..., V) from states (..., D): the target embedding is also the output projection."""
+        """Projects states (..., D) to logits (..., V) with the target embedding."""
         return F.linear(states, self.target_embedding.weight)
 
-    def _embed(self, table: nn.Embedding, places: Places) -> Tensor:
-        x_ND = self.positions(table(places.ids_N) * math.sqrt(self.shape.width), places.positions_N)
+    def _embed(self, table: nn.Embedding, packing: Packing) -> Tensor:
+        x_ND = self.positions(table(packing.ids_N) * math.sqrt(self.shape.width), packing.positions_N)
         return dropout(x_ND, self.shape.dropout, self.training)
 
 
 class Encoder(nn.Module):
-    """A stack of layers, and the norm after the last."""
+    """A stack of layers with a final layer norm."""
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(shape, generator) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width)
 
-    def forward(self, x_MD: Tensor, source: Places) -> Tensor:
+    def forward(self, x_MD: Tensor, source: Packing) -> Tensor:
         for layer in self.layers:
             x_MD = layer(x_MD, source)
         normed_MD: Tensor = self.norm(x_MD)
@@ -146,14 +142,14 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of layers, and the norm after the last."""
+    """A stack of layers with a final layer norm."""
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
         self.layers = nn.ModuleList(DecoderLayer(shape, generator) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width)
 
-    def forward(self, x_ND: Tensor, target: Places, memory_MD: Tensor, source: Places) -> Tensor:
+    def forward(self, x_ND: Tensor, target: Packing, memory_MD: Tensor, source: Packing) -> Tensor:
         for layer in self.layers:
             x_ND = layer(x_ND, target, memory_MD, source)
         normed_ND: Tensor = self.norm(x_ND)
@@ -171,7 +167,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(shape, generator)
         self.feed_forward_norm = nn.LayerNorm(shape.width)
 
-    def forward(self, x_MD: Tensor, source: Places) -> Tensor:
+    def forward(self, x_MD: Tensor, source: Packing) -> Tensor:
         normed_MD = self.self_attention_norm(x_MD)
         x_MD = x_MD + self._drop(self.self_attention(normed_MD, source, normed_MD, source))
         return x_MD + self._drop(self.feed_forward(self.feed_forward_norm(x_MD)))
@@ -193,9 +189,9 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(shape, generator)
         self.feed_forward_norm = nn.LayerNorm(shape.width)
 
-    def forward(self, x_ND: Tensor, target: Places, memory_MD: Tensor, source: Places) -> Tensor:
+    def forward(self, x_ND: Tensor, target: Packing, memory_MD: Tensor, source: Packing) -> Tensor:
         normed_ND = self.self_attention_norm(x_ND)
-        # Padding comes last, so the causal mask hides it from every real token.
+        # Padding is at the end of a sentence, so the causal mask hides it from every real token.
         x_ND = x_ND + self._drop(self.self_attention(normed_ND, target, normed_ND, target, causal=True))
         normed_ND = self.cross_attention_norm(x_ND)
         x_ND = x_ND + self._drop(self.cross_attention(normed_ND, target, memory_MD, source))
@@ -206,7 +202,7 @@ class DecoderLayer(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Every position independently: a wider layer, ReLU, back to the model's width."""
+    """Two linear layers with a ReLU between them, applied to every token independently."""
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""For whoever corrects or adds a language: `python -m cclm.phrasebook check tur`, `... show tur 100`."""
+"""Tools for correcting or adding a language: `python -m cclm.phrasebook check tur`, `... show tur 100`."""
 
 import sys
 
@@ -10,21 +10,21 @@ USAGE = "usage: python -m cclm.phrasebook check LANG | show LANG [NUMBER [SEED]]
 
 
 def check(lang: str) -> None:
-    """Prints what the file holds, once it is without errors."""
+    """Checks a language file and prints how many words and templates it has."""
     book = Phrasebook.load(only=lang)
     language = book.renderers[lang].language
-    print(f"{language.path.name}: {len(language.words)} words, {len(language.templates)} templates: all well")
+    print(f"{language.path.name}: {len(language.words)} words, {len(language.templates)} templates: no errors")
     if lang == PIVOT:
         print(f"{book.count():,} different sentences")
 
 
 def show(lang: str, number: int, seed: int, *, every_template: bool = False) -> None:
-    """Prints sentences beside their English: all templates equally often, words by their frequency."""
+    """Prints sentences with their English. Templates are drawn uniformly, words by their frequency."""
     book = Phrasebook.load(only=lang)
     templates = list(book.templates.values())
     for index in range(number):
-        place = index if every_template else int(uniform(key(seed, "show"), index) * len(templates))
-        template = templates[place]
+        chosen = index if every_template else int(uniform(key(seed, "show"), index) * len(templates))
+        template = templates[chosen]
         filling = template.draw(key(seed, "show words"), index)
         if filling is not None:
             print(f"{template.name:14} {book.sentence(PIVOT, template.name, filling)}")
@@ -33,7 +33,7 @@ def show(lang: str, number: int, seed: int, *, every_template: bool = False) -> 
 
 
 def samples() -> str:
-    """Gives the first ten test pairs of each language beside each other, as Markdown."""
+    """The first ten test pairs of each language, as Markdown tables."""
     book = Phrasebook.load()
     lines = []
     for lang, splits in generate(book, seed=1).splits.items():
@@ -44,7 +44,7 @@ def samples() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command; gives the exit code."""
+    """Runs one command; returns the exit code."""
     try:
         match arguments:
             case ["check", lang]:

@@ -1,4 +1,4 @@
-"""The phrasebook: all languages together, checked against the English inventory, and the corpus generated from them."""
+"""The phrasebook with all its languages, and the parallel corpus generated from it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,19 +20,25 @@ from cclm.phrasebook.templates import (
 )
 from cclm.rng import key, shuffled_many, uniform
 
+CORPUS_VERSION = "0.1.0"
+"""The version of cclm that last changed what `generate` makes of the same language files.
+
+It is part of the fingerprint of prepared data, as are the checksums of those files: while it stays, runs of earlier
+versions resume. Change it together with the checksum in tests/phrasebook/test_corpus.py.
+"""
 DIRECTORY = Path(__file__).parent / "languages"
 
 
 @dataclass(frozen=True)
 class Phrasebook:
-    """The templates, and what writes them in each language."""
+    """The templates, and one renderer per language."""
 
     templates: Mapping[str, Template]
     renderers: Mapping[str, Renderer]
 
     @classmethod
     def load(cls, directory: Path = DIRECTORY, only: str | None = None) -> "Phrasebook":
-        """Gives the phrasebook of a folder, or of one language in it beside English."""
+        """Loads all language files of a folder, or only one of them and English, and checks them against English."""
         paths = sorted(directory.glob("*.txt"))
         if only is not None:
             paths = [path for path in paths if path.stem in (only, PIVOT)]
@@ -44,11 +50,11 @@ class Phrasebook:
         templates = read_templates(pivot)
         for language in languages.values():
             _check_words(language, pivot)
-        return cls(templates, {code: Renderer(each, templates) for code, each in languages.items()})
+        return cls(templates, {code: Renderer(language, templates) for code, language in languages.items()})
 
     @property
     def languages(self) -> list[str]:
-        """The languages beside English, sorted."""
+        """The codes of all languages except English, sorted."""
         return [code for code in self.renderers if code != PIVOT]
 
     @property
@@ -57,18 +63,18 @@ class Phrasebook:
         return {code: renderer.language.name or code for code, renderer in self.renderers.items()}
 
     def sentence(self, language: str, template: str, filling: Filling) -> str:
-        """Gives what a filled template says in a language."""
+        """The sentence for a filled template in a language."""
         return self.renderers[language].sentence(template, filling)
 
     def count(self) -> int:
-        """Gives the number of different English sentences."""
+        """The number of different English sentences."""
         return sum(template.count() for template in self.templates.values())
 
 
 def _check_words(language: Language, pivot: Language) -> None:
     for name, word in language.words.items():
         if name not in pivot.words:
-            raise language.error(word.line, f"unknown word {name!r}: {PIVOT}.txt has none so named")
+            raise language.error(word.line, f"unknown word {name!r}: it is not in {PIVOT}.txt")
     last = max((word.line for word in language.words.values()), default=0)
     if missing := [name for name in pivot.words if name not in language.words]:
         raise language.error(last, f"{len(missing)} words missing: {', '.join(missing)}")
@@ -86,7 +92,7 @@ SIZES: Mapping[str, tuple[int, int, int]] = {  # train, dev, test
     "glg": (500, 200, 400),
     "slk": (3_000, 250, 400),
 }
-OTHER_SIZE = (1_000, 200, 400)  # a language that someone added
+OTHER_SIZE = (1_000, 200, 400)  # for languages without an entry in SIZES
 
 Combination = tuple[str, str]
 Pair = tuple[str, str]
@@ -94,7 +100,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Split:
-    """Pairs (English, other), and for each whether it holds a combination kept out of all training."""
+    """Pairs (English, other), and for each pair whether it has a combination that is held out of training."""
 
     pairs: tuple[Pair, ...]
     held_out: tuple[bool, ...]
@@ -110,7 +116,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Row:
-    """The numbers of one language: sizes, how much of test is held out, how much is near training."""
+    """Statistics of one language: sizes, held-out test pairs, and test sentences one word away from training."""
 
     language: str
     name: str
@@ -122,33 +128,34 @@ class Row:
 
 
 def held_out_combinations(book: Phrasebook, seed: int) -> frozenset[Combination]:
-    """Gives 15 % of the template x word combinations; no word's first template, so that each word is seen."""
-    every = combinations(book.templates)
-    first = {word: name for name, word in reversed(every)}
-    free = [pair for pair in every if first[pair[1]] != pair[0]]
-    ranked = sorted(free, key=lambda pair: (key(seed, "held out", *pair), pair))
-    return frozenset(ranked[: round(HELD_OUT_SHARE * len(every))])
+    """A random 15 % of the (template, word) combinations. A word's first template is never held out, so that each word
+    occurs in training."""
+    pairs = combinations(book.templates)
+    first = {word: name for name, word in reversed(pairs)}
+    candidates = [pair for pair in pairs if first[pair[1]] != pair[0]]
+    ranked = sorted(candidates, key=lambda pair: (key(seed, "held out", *pair), pair))
+    return frozenset(ranked[: round(HELD_OUT_SHARE * len(pairs))])
 
 
 def generate(book: Phrasebook, *, seed: int = 1, sizes: Mapping[str, tuple[int, int, int]] | None = None) -> Corpus:
-    """Gives the corpus of a seed; no English sentence occurs twice."""
-    wanted = _sizes(book, sizes)
+    """Generates a corpus in which no English sentence occurs twice. `sizes` are (train, dev, test) per language."""
+    sizes = _sizes(book, sizes)
     held_out = held_out_combinations(book, seed)
-    places = [
+    slots = [
         (lang, split)
-        for lang, counts in sorted(wanted.items())
+        for lang, counts in sorted(sizes.items())
         for split, count in zip(SPLITS, counts, strict=True)
         for _ in range(count)
     ]
-    found: dict[tuple[str, str], list[tuple[Pair, bool]]] = {(lang, split): [] for lang in wanted for split in SPLITS}
-    meanings = _Meanings(book, seed, held_out, limit=1000 + 20 * len(places))
-    # Places are filled in random order, so that every set gets its share of the common sentences.
-    for place in shuffled_many(np.arange(len(places)), len(places), key(seed, "seats")).tolist():
-        lang, split = places[place]
+    pairs: dict[tuple[str, str], list[tuple[Pair, bool]]] = {(lang, split): [] for lang in sizes for split in SPLITS}
+    meanings = _Meanings(book, seed, held_out, limit=1000 + 20 * len(slots))
+    # Slots are filled in random order: earlier sentences are more common, and no set should get all of them.
+    for slot in shuffled_many(np.arange(len(slots)), len(slots), key(seed, "seats")).tolist():
+        lang, split = slots[slot]
         name, filling, english = meanings.next(split)
-        kept_out = split != "train" and any(word and (name, word.key) in held_out for word in filling)
-        found[lang, split].append(((english, book.sentence(lang, name, filling)), kept_out))
-    return Corpus(seed, {lang: {split: _split(found[lang, split]) for split in SPLITS} for lang in wanted})
+        is_held_out = split != "train" and any(word and (name, word.key) in held_out for word in filling)
+        pairs[lang, split].append(((english, book.sentence(lang, name, filling)), is_held_out))
+    return Corpus(seed, {lang: {split: _split(pairs[lang, split]) for split in SPLITS} for lang in sizes})
 
 
 def _sizes(book: Phrasebook, sizes: Mapping[str, tuple[int, int, int]] | None) -> dict[str, tuple[int, int, int]]:
@@ -156,25 +163,25 @@ def _sizes(book: Phrasebook, sizes: Mapping[str, tuple[int, int, int]] | None) -
         return {lang: SIZES.get(lang, OTHER_SIZE) for lang in book.languages}
     for lang in sizes:
         if lang not in book.languages:
-            raise ValueError(f"no phrasebook in {lang!r}; there are {', '.join(book.languages)}")
+            raise ValueError(f"the phrasebook has no {lang!r}; it has {', '.join(book.languages)}")
     return dict(sizes)
 
 
 class _Meanings:
-    """Draws meanings one after the other, none whose English was given before."""
+    """Draws meanings (template and words) whose English sentence has not been drawn before."""
 
     def __init__(self, book: Phrasebook, seed: int, held_out: frozenset[Combination], *, limit: int) -> None:
         self.book = book
-        every = list(book.templates.values())
-        self.training = [template.without(held_out) for template in every], zipf(len(every), TEMPLATE_SHIFT)
-        self.testing = [template.evenly() for template in every], zipf(len(every), EVEN)
+        templates = list(book.templates.values())
+        self.training = [template.without(held_out) for template in templates], zipf(len(templates), TEMPLATE_SHIFT)
+        self.testing = [template.evenly() for template in templates], zipf(len(templates), EVEN)
         self.template_key, self.word_key = key(seed, "templates"), key(seed, "words")
         self.indices = iter(range(limit))
         self.seen: set[tuple[str, Filling]] = set()
         self.english: set[str] = set()
 
     def next(self, split: str) -> tuple[str, Filling, str]:
-        """Gives template, filling and English; for training, without what is held out."""
+        """Draws a template name, its filling and the English sentence. Training never gets held-out combinations."""
         templates, weights = self.training if split == "train" else self.testing
         for index in self.indices:
             template = templates[pick(weights, uniform(self.template_key, index))]
@@ -186,15 +193,15 @@ class _Meanings:
             if english not in self.english:
                 self.english.add(english)
                 return template.name, filling, english
-        raise ValueError(f"more sentences wanted than the {len(self.english):,} different ones that were found")
+        raise ValueError(f"the corpus needs more than the {len(self.english):,} different sentences that were found")
 
 
-def _split(found: list[tuple[Pair, bool]]) -> Split:
-    return Split(tuple(pair for pair, _ in found), tuple(kept_out for _, kept_out in found))
+def _split(pairs: list[tuple[Pair, bool]]) -> Split:
+    return Split(tuple(pair for pair, _ in pairs), tuple(is_held_out for _, is_held_out in pairs))
 
 
 def summary(book: Phrasebook, corpus: Corpus) -> list[Row]:
-    """Gives the numbers of each language, for a table."""
+    """The statistics of each language."""
     rows = []
     for lang, splits in corpus.splits.items():
         train = [english for english, _ in splits["train"].pairs]
@@ -214,14 +221,15 @@ def summary(book: Phrasebook, corpus: Corpus) -> list[Row]:
 
 
 def near_share(test: list[str], train: list[str]) -> float:
-    """Gives the share of test sentences that one word changed, added or left out makes a training one."""
+    """The fraction of test sentences that become a training sentence if one word is changed, added or removed."""
     around = {gap for sentence in train for gap in _gaps(sentence)}
     near = sum(any(gap in around for gap in _gaps(sentence)) for sentence in test)
     return near / len(test) if test else 0.0
 
 
 def _gaps(sentence: str) -> Iterator[str]:
-    # A gap where a word stands meets one where the other sentence has another word, or none.
+    # The sentence with one word replaced by a gap, or with a gap inserted. Two sentences share one of these if they
+    # differ in at most one word.
     start = 0
     while start <= len(sentence):
         end = sentence.find(" ", start)
@@ -233,14 +241,14 @@ def _gaps(sentence: str) -> Iterator[str]:
 
 
 def write(book: Phrasebook, corpus: Corpus, directory: Path) -> list[Row]:
-    """Writes `{lang}.{split}.tsv`, the held-out test pairs and a README; gives the numbers in it."""
+    """Writes `{lang}.{split}.tsv`, the held-out test pairs and a README; returns the statistics of each language."""
     directory.mkdir(parents=True, exist_ok=True)
     for lang, splits in corpus.splits.items():
         for name, split in splits.items():
             _write_pairs(directory / f"{lang}.{name}.tsv", split.pairs)
         test = splits["test"]
-        kept_out = [pair for pair, held in zip(test.pairs, test.held_out, strict=True) if held]
-        _write_pairs(directory / f"{lang}.test-held-out.tsv", kept_out)
+        held_out = [pair for pair, is_held_out in zip(test.pairs, test.held_out, strict=True) if is_held_out]
+        _write_pairs(directory / f"{lang}.test-held-out.tsv", held_out)
     rows = summary(book, corpus)
     _write(directory / "README.md", _readme(corpus, rows))
     return rows
@@ -251,15 +259,15 @@ def _write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_bytes(text.encode())  # bytes: no other line ends on Windows
+    path.write_bytes(text.encode())  # as bytes, so that line endings are the same on every system
 
 
 def _readme(corpus: Corpus, rows: list[Row]) -> str:
     lines = [
         "# The cclm phrasebook",
         "",
-        f"Sentence pairs made from templates with seed {corpus.seed}: `english<TAB>other`, one pair per line.",
-        "No English sentence stands in two files, but that `LANG.test-held-out.tsv` is the part of",
+        f"Sentence pairs generated from templates with seed {corpus.seed}: `english<TAB>other`, one pair per line.",
+        "No English sentence occurs in two files, except that `LANG.test-held-out.tsv` is the part of",
         "`LANG.test.tsv` with a combination of template and word that no training set has.",
         "",
         "| language | train | dev | test | held out | one word from training |",

@@ -1,4 +1,4 @@
-"""One language of the phrasebook, read from its text file."""
+"""The text file of one language of the phrasebook: its format and its parser."""
 
 import re
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ TAGS = re.compile(r"\[([^\]<>]*)(?:>([^\]<>]*))?(?:<([^\]<>]*))?\]")
 PUNCTUATION = ",.?!"
 PIVOT = "eng"
 HELPER = "helper"
-FIRST = ""  # under this name every word keeps its first form, for `{slot}` without a form
+FIRST = ""  # the name of a word's first form, which `{slot}` without a form refers to
 
 
 @dataclass(frozen=True, eq=False)  # one object per word: compared and hashed by identity
 class Word:
-    """A word of one language: its written-out forms and the features that others agree with."""
+    """A word of one language: its forms, and the features that other words agree with."""
 
     key: str
     kind: str
     line: int
     forms: Mapping[str, str]
     features: Mapping[str, str]
-    group: str = ""  # the first of the tags
+    group: str = ""  # the first tag
     tags: frozenset[str] = frozenset()
     takes: frozenset[str] = frozenset()
     refuses: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Line:
-    """A template as written in the file: its slots (English only) and its text."""
+    """A template line of the file: its slots (English only) and its text."""
 
     line: int
     slots: str
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass
 class Language:
-    """Everything one file says."""
+    """The content of one language file."""
 
     code: str
     path: Path
@@ -50,14 +50,14 @@ class Language:
     rewrites: list[tuple[re.Pattern[str], str]] = field(default_factory=list)
 
     def error(self, line: int, message: str) -> ValueError:
-        """Gives the error that names file and line."""
+        """An error that names file and line."""
         return ValueError(f"{self.path.name}:{line}: {message}")
 
-    def spelt(self, text: str) -> str:
-        """Gives the sentence after the rewrite rules, with tidy spaces and a capital letter."""
+    def spell(self, text: str) -> str:
+        """Applies the rewrite rules, normalises spaces and capitalises the sentence."""
         text = " ".join(text.split())
         for pattern, replacement in self.rewrites:
-            if pattern.search(text):  # costs half of what replacing nothing does
+            if pattern.search(text):  # twice as fast as a substitution without a match
                 text = pattern.sub(replacement, text)
         for mark in PUNCTUATION:
             text = text.replace(" " + mark, mark)
@@ -65,7 +65,7 @@ class Language:
 
 
 def read_language(path: Path) -> Language:
-    """Gives the language that a file describes; what is wrong in it is a ValueError with file and line."""
+    """Parses a language file. A mistake in it raises ValueError with file and line."""
     language = Language(code=path.stem, path=path)
     section, columns = "", list[str]()
     for number, raw in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -83,14 +83,14 @@ def read_language(path: Path) -> Language:
         elif text.startswith("language "):
             language.name = text.removeprefix("language ").strip()
         else:
-            raise language.error(number, f"{text!r} stands before the first section ('== kind: forms')")
+            raise language.error(number, f"{text!r} comes before the first section ('== kind: forms')")
     return language
 
 
 def _section(language: Language, number: int, text: str) -> tuple[str, list[str]]:
     match = SECTION.match(text)
     if match is None:
-        raise language.error(number, f"a section reads '== kind: form form ...'; got {text!r}")
+        raise language.error(number, f"a section must be '== kind: form form ...'; got {text!r}")
     section, columns = match[1], (match[2] or "").split()
     if section in ("templates", "rewrites"):
         return section, []
@@ -105,15 +105,15 @@ def _add_word(language: Language, number: int, text: str, kind: str, columns: li
     tags, takes, refuses = [kind], list[str](), list[str]()
     if match := TAGS.search(text):
         if language.code != PIVOT:
-            raise language.error(number, f"only {PIVOT}.txt gives tags; got {match[0]!r}")
+            raise language.error(number, f"only {PIVOT}.txt may have tags; got {match[0]!r}")
         tags = [*match[1].split(), kind]
         takes, refuses = (match[2] or "").split(), (match[3] or "").split()
         text = text[: match.start()] + text[match.end() :]
     key, *cells = text.split()
     known = language.helpers if kind == HELPER else language.words
-    key = key if kind == HELPER else f"{kind} {key}"  # the same key may be of two kinds: "cook"
+    key = key if kind == HELPER else f"{kind} {key}"  # two kinds may share a key, such as "cook"
     if key in known:
-        raise language.error(number, f"{key!r} was already given in line {known[key].line}")
+        raise language.error(number, f"{key!r} is already defined in line {known[key].line}")
     if len(cells) != len(columns):
         raise language.error(number, f"{key!r} needs {len(columns)} forms ({' '.join(columns)}); got {len(cells)}")
     forms, features = dict[str, str](), dict[str, str]()
@@ -130,12 +130,12 @@ def _add_word(language: Language, number: int, text: str, kind: str, columns: li
 
 def _add_template(language: Language, number: int, text: str) -> None:
     parts = [part.strip() for part in text.split("|")]
-    wanted = "name | slots | text" if language.code == PIVOT else "name | text"
-    if len(parts) != wanted.count("|") + 1:
-        raise language.error(number, f"a template reads '{wanted}'; got {text!r}")
+    expected = "name | slots | text" if language.code == PIVOT else "name | text"
+    if len(parts) != expected.count("|") + 1:
+        raise language.error(number, f"a template must be '{expected}'; got {text!r}")
     name = parts[0]
     if name in language.templates:
-        raise language.error(number, f"template {name!r} was already given in line {language.templates[name].line}")
+        raise language.error(number, f"template {name!r} is already defined in line {language.templates[name].line}")
     slots = parts[1] if language.code == PIVOT else ""
     language.templates[name] = Line(number, slots, parts[-1])
 
@@ -143,12 +143,12 @@ def _add_template(language: Language, number: int, text: str) -> None:
 def _add_rewrite(language: Language, number: int, text: str) -> None:
     pattern, arrow, replacement = text.partition("=>")
     if not arrow:
-        raise language.error(number, f"a rewrite reads 'pattern => replacement'; got {text!r}")
+        raise language.error(number, f"a rewrite must be 'pattern => replacement'; got {text!r}")
     pattern, replacement = pattern.strip().replace("␣", " "), replacement.strip().replace("␣", " ")
     try:
         compiled = re.compile(pattern)
         compiled.sub(replacement, "")
-        re.compile(pattern + "|").sub(replacement, "")  # an empty match: shows a wrong group number
+        re.compile(pattern + "|").sub(replacement, "")  # an empty match, which reveals a wrong group number
     except (re.error, IndexError) as error:
-        raise language.error(number, f"{text!r} is no regular expression: {error}") from error
+        raise language.error(number, f"{text!r} is not a regular expression: {error}") from error
     language.rewrites.append((compiled, replacement))

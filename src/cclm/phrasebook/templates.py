@@ -1,4 +1,4 @@
-"""The meanings: which words may fill which slot of which template, and how many sentences that gives."""
+"""Templates: which words may fill their slots, drawing and counting of fillings, and rendering in a language."""
 
 import re
 from bisect import bisect_right
@@ -11,31 +11,32 @@ from cclm.phrasebook.language import FIRST, PIVOT, Language, Line, Word
 from cclm.rng import uniform
 
 SLOT = re.compile(r"(\w+)(\??):([\w+,-]+)((?:[@~!]\w+)*)$")
-WORD_SHIFT = 2  # the commonest word is 25 times as frequent as the 13th
+WORD_SHIFT = 2  # the most common word is 25 times as frequent as the 13th
 TEMPLATE_SHIFT = 1
-EVEN = 10_000  # as a shift: all are about equally frequent
-DRAWS = 16  # random numbers set aside for one filling
+EVEN = 10_000  # a shift with which all words are about equally frequent
+DRAWS = 16  # random numbers reserved per filling
 
 Filling = tuple[Word | None, ...]
 _SCALE = 1 << 40
 
 
 def zipf(count: int, shift: int) -> list[int]:
-    """Gives cumulated weights 1 / (rank + shift)², as Mandelbrot has it; integers, so the same on every machine."""
+    """Cumulative weights 1 / (rank + shift)² (Zipf-Mandelbrot law), as integers: equal on every machine."""
     return list(accumulate(_SCALE // (rank + shift) ** 2 for rank in range(1, count + 1)))
 
 
-def pick(cumulated: Sequence[int], number: float) -> int:
-    """Gives the rank, from 0, that a number in [0, 1) falls on."""
-    return bisect_right(cumulated, int(number * cumulated[-1]))
+def pick(weights: Sequence[int], number: float) -> int:
+    """The rank, from 0, for a uniform random number in [0, 1)."""
+    return bisect_right(weights, int(number * weights[-1]))
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in a template: which words may fill it, given the words in the slots before it.
+    """A slot of a template: the words that may fill it, given the words in earlier slots.
 
-    `@other`: the two suit each other (the tags of one meet what the other takes); `~other`: the same
-    first tag; `!other`: not the same word. Slots whose words may refuse each other get `<other` unasked.
+    Conditions are a sign and the position of an earlier slot. `@`: the tags of one word match what the other takes;
+    `~`: the same first tag; `!`: a different word; `<`: neither word refuses the other. The last one is added
+    automatically for slots with such words.
     """
 
     name: str
@@ -59,9 +60,10 @@ def _clash(word: Word, other: Word) -> bool:
 
 
 class _Table:
-    """What is known of one slot: sets of its words, as integers with a bit for each word.
+    """A cache for one slot. Sets of its words are integers with one bit per word.
 
-    For each condition and other word, those that go with it; for each set that was met, its words and their weights.
+    For each condition and other word, it has the set of words that satisfy it; for each set that occurred, its words
+    and their cumulative weights.
     """
 
     def __init__(self, slot: Slot, shift: int) -> None:
@@ -69,31 +71,30 @@ class _Table:
         self._words = slot.words
         self._shift = shift
         self._all = (1 << len(slot.words)) - 1
-        self._conditions = [(sign, at, dict[Word, int]()) for sign, at in slot.conditions]
+        self._conditions = [(sign, position, dict[Word, int]()) for sign, position in slot.conditions]
         self._choices: dict[int, tuple[list[Word], list[int]]] = {}
 
     def choices(self, earlier: Sequence[Word | None]) -> tuple[list[Word], list[int]]:
-        """Gives the words that may follow the earlier ones, commonest first, and their cumulated weights."""
+        """The words that may follow the earlier ones, most common first, and their cumulative weights."""
         allowed = self._all
-        for sign, at, masks in self._conditions:
-            other = earlier[at]
+        for sign, position, masks in self._conditions:
+            other = earlier[position]
             if other is not None:
                 mask = masks.get(other)
                 if mask is None:
                     mask = masks[other] = self._mask(sign, other)
                 allowed &= mask
-        found = self._choices.get(allowed)
-        if found is None:
+        if allowed not in self._choices:
             words = [word for number, word in enumerate(self._words) if allowed >> number & 1]
-            found = self._choices[allowed] = (words, zipf(len(words), self._shift))
-        return found
+            self._choices[allowed] = (words, zipf(len(words), self._shift))
+        return self._choices[allowed]
 
     def _mask(self, sign: str, other: Word) -> int:
         return sum(_holds(sign, word, other) << number for number, word in enumerate(self._words))
 
 
 class Template:
-    """A meaning with slots; draws fillings and counts them. The shift says how flat Zipf's law is."""
+    """A meaning with slots. A larger `shift` makes the frequencies of the words more even."""
 
     def __init__(self, name: str, slots: Sequence[Slot], shift: int = WORD_SHIFT) -> None:
         self.name = name
@@ -103,7 +104,7 @@ class Template:
         self._tables = [_Table(slot, shift) for slot in slots]
 
     def without(self, held_out: Collection[tuple[str, str]]) -> "Template":
-        """Gives the template without the (template, word) combinations that are held out."""
+        """The template without the held-out (template, word) combinations."""
         slots = []
         for slot in self.slots:
             words = tuple(word for word in slot.words if (self.name, word.key) not in held_out)
@@ -111,49 +112,51 @@ class Template:
         return Template(self.name, slots, self.shift)
 
     def evenly(self) -> "Template":
-        """Gives the template whose words are all about equally frequent."""
+        """The template with about equally frequent words."""
         return Template(self.name, self.slots, EVEN)
 
-    def choices(self, place: int, earlier: Sequence[Word | None]) -> list[Word]:
-        """Gives the words that may fill the slot, commonest first."""
-        return self._tables[place].choices(earlier)[0]
+    def choices(self, slot: int, earlier: Sequence[Word | None]) -> list[Word]:
+        """The words that may fill a slot, most common first."""
+        return self._tables[slot].choices(earlier)[0]
 
     def draw(self, key: int, index: int = 0) -> Filling | None:
-        """Gives the filling at an index of the key's, or None where no word suits those already there."""
+        """Draws the filling number `index` of a random key; None if no word fits the words drawn before it."""
         first, size = index * DRAWS, len(self.slots)
         filling: list[Word | None] = []
-        for place, table in enumerate(self._tables, first):
-            if table.optional and uniform(key, place + size) < 0.5:
+        for draw, table in enumerate(self._tables, first):
+            if table.optional and uniform(key, draw + size) < 0.5:
                 filling.append(None)
                 continue
-            words, cumulated = table.choices(filling)
+            words, weights = table.choices(filling)
             if not words:
                 return None
-            filling.append(words[pick(cumulated, uniform(key, place))])
+            filling.append(words[pick(weights, uniform(key, draw))])
         return tuple(filling)
 
     def count(self) -> int:
-        """Gives the number of different fillings."""
-        needed = [
-            {at for slot in self.slots[place:] for _, at in slot.conditions if at < place}
-            for place in range(len(self.slots))
+        """The number of different fillings."""
+        # The earlier slots that the conditions of this slot and the later ones refer to.
+        relevant = [
+            {position for later in self.slots[slot:] for _, position in later.conditions if position < slot}
+            for slot in range(len(self.slots))
         ]
 
         @cache
-        def rest(place: int, earlier: Filling) -> int:
-            if place == len(self.slots):
+        def count_from(slot: int, earlier: Filling) -> int:
+            if slot == len(self.slots):
                 return 1
-            kept = tuple(word if at in needed[place] else None for at, word in enumerate(earlier))
-            if kept != earlier:
-                return rest(place, kept)
-            total = rest(place + 1, (*earlier, None)) if self.slots[place].optional else 0
-            return total + sum(rest(place + 1, (*earlier, word)) for word in self.choices(place, earlier))
+            # Without the words that no longer matter, most calls are answered from the cache.
+            reduced = tuple(word if position in relevant[slot] else None for position, word in enumerate(earlier))
+            if reduced != earlier:
+                return count_from(slot, reduced)
+            total = count_from(slot + 1, (*earlier, None)) if self.slots[slot].optional else 0
+            return total + sum(count_from(slot + 1, (*earlier, word)) for word in self.choices(slot, earlier))
 
-        return rest(0, ())
+        return count_from(0, ())
 
 
 def read_templates(pivot: Language) -> dict[str, Template]:
-    """Gives the templates of the English file."""
+    """The templates of the English file, by name."""
     return {name: _template(pivot, name, line) for name, line in pivot.templates.items()}
 
 
@@ -168,20 +171,24 @@ def _slot(pivot: Language, line: Line, text: str, before: list[Slot]) -> Slot:
     earlier = [slot.name for slot in before]
     match = SLOT.match(text)
     if match is None:
-        raise pivot.error(line.line, f"a slot reads 'name:tags' with '@', '~' or '!' and a slot; got {text!r}")
+        raise pivot.error(
+            line.line, f"a slot must be 'name:tags', then '@', '~' or '!' with another slot; got {text!r}"
+        )
     name, optional, tags, conditions = match.groups()
     if name in earlier:
-        raise pivot.error(line.line, f"slot {name!r} is given twice")
+        raise pivot.error(line.line, f"slot {name!r} is defined twice")
     pairs = re.findall(r"([@~!])(\w+)", conditions)
     for _, other in pairs:
         if other not in earlier:
-            raise pivot.error(line.line, f"slot {name!r} looks at {other!r}; before it stand {earlier}")
+            raise pivot.error(
+                line.line, f"slot {name!r} refers to {other!r}, which is not an earlier slot; these are {earlier}"
+            )
     words = tuple(word for word in pivot.words.values() if matches(word, tags))
     if not words:
         raise pivot.error(line.line, f"no word has the tags {tags!r} of slot {name!r}")
-    asked = [(sign, earlier.index(other)) for sign, other in pairs]
-    unasked = [("<", place) for place, slot in enumerate(before) if _may_clash(words, slot.words)]
-    return Slot(name, bool(optional), words, (*asked, *unasked))
+    explicit = [(sign, earlier.index(other)) for sign, other in pairs]
+    implicit = [("<", position) for position, slot in enumerate(before) if _may_clash(words, slot.words)]
+    return Slot(name, bool(optional), words, (*explicit, *implicit))
 
 
 def _may_clash(words: tuple[Word, ...], others: tuple[Word, ...]) -> bool:
@@ -189,7 +196,7 @@ def _may_clash(words: tuple[Word, ...], others: tuple[Word, ...]) -> bool:
 
 
 def matches(word: Word, tags: str) -> bool:
-    """Says whether a word has the tags: ',' is or, '+' is and, '-' is not."""
+    """Whether a word matches a tag expression: `,` is or, `+` is and, `-` is not."""
     return any(wanted <= word.tags and unwanted.isdisjoint(word.tags) for wanted, unwanted in _parsed(tags))
 
 
@@ -202,7 +209,7 @@ def _parsed(tags: str) -> list[tuple[set[str], set[str]]]:
 
 
 def combinations(templates: Mapping[str, Template]) -> list[tuple[str, str]]:
-    """Gives every template x word combination, in the order of the file."""
+    """All (template, word) combinations, in the order of the file."""
     return [
         (name, key)
         for name, template in templates.items()
@@ -212,15 +219,16 @@ def combinations(templates: Mapping[str, Template]) -> list[tuple[str, str]]:
 
 REFERENCE = re.compile(r"\{([^{}]*)\}")
 
-# A form's name in parts, each a text or (place of the slot agreed with, feature); one text if nothing is agreed with.
+# The parts of a form's name: strings, or (position of a slot, feature that the form agrees with). A single string if
+# the form agrees with nothing.
 FormPart = str | tuple[int, str]
 Form = str | tuple[FormPart, ...]
-# The place of the slot, or a helper and no place; and the form.
+# The position of a slot, or -1 and a helper word; and the form.
 Reference = tuple[int, Word | None, Form]
 
 
 class Renderer:
-    """Writes the meanings of all templates in one language."""
+    """Renders the templates in one language."""
 
     def __init__(self, language: Language, templates: Mapping[str, Template]) -> None:
         self.language = language
@@ -232,22 +240,22 @@ class Renderer:
     def _check_names(self, templates: Mapping[str, Template]) -> None:
         for name, line in self.language.templates.items():
             if name not in templates:
-                raise self.language.error(line.line, f"unknown template {name!r}: {PIVOT}.txt has none so named")
+                raise self.language.error(line.line, f"unknown template {name!r}: it is not in {PIVOT}.txt")
         last = max((line.line for line in self.language.templates.values()), default=0)
         if missing := [name for name in templates if name not in self.language.templates]:
             raise self.language.error(last, f"templates missing: {', '.join(missing)}")
 
     def sentence(self, template: str, filling: Filling) -> str:
-        """Gives the sentence."""
+        """The sentence for a filled template."""
         words = self.language.words
         chosen = [None if word is None else words[word.key] for word in filling]
         text, references = self._patterns[template]
-        return self.language.spelt(text % tuple([_written(reference, chosen) for reference in references]))
+        return self.language.spell(text % tuple([_resolve(reference, chosen) for reference in references]))
 
 
-def _written(reference: Reference, chosen: list[Word | None]) -> str:
-    place, helper, form = reference
-    word = helper or chosen[place]
+def _resolve(reference: Reference, chosen: list[Word | None]) -> str:
+    slot, helper, form = reference
+    word = helper or chosen[slot]
     if word is None:
         return ""
     if isinstance(form, str):
@@ -259,59 +267,59 @@ def _part(part: FormPart, chosen: list[Word | None]) -> str:
     if isinstance(part, str):
         return part
     other = chosen[part[0]]
-    assert other is not None  # an optional slot is refused as one to agree with
+    assert other is not None  # agreement with an optional slot is an error
     return other.features[part[1]]
 
 
 def _pattern(language: Language, line: Line, template: Template) -> tuple[str, list[Reference]]:
-    # The text with %s for each reference, and the references.
+    """The text with %s for each reference, and the references."""
     references = [_reference(language, line, template, text) for text in REFERENCE.findall(line.text)]
     text = REFERENCE.sub("%s", line.text.replace("%", "%%"))
     if "{" in text or "}" in text:
-        raise language.error(line.line, f"a brace without its partner in {line.text!r}")
+        raise language.error(line.line, f"unbalanced brace in {line.text!r}")
     return text, references
 
 
 def _reference(language: Language, line: Line, template: Template, text: str) -> Reference:
     name, *names = text.split(".")
     if name in template.names:
-        place, helper = template.names.index(name), None
-        candidates: Iterable[Word] = _candidates(language, template, place)
+        slot, helper = template.names.index(name), None
+        candidates: Iterable[Word] = _candidates(language, template, slot)
     elif name in language.helpers:
-        place, helper = -1, language.helpers[name]
+        slot, helper = -1, language.helpers[name]
         candidates = [helper]
     else:
         raise language.error(
             line.line,
-            f"unknown slot {name!r} in {{{text}}}; there are {', '.join(template.names)}"
+            f"unknown slot {name!r} in {{{text}}}; the slots are {', '.join(template.names)}"
             f" and the helpers {', '.join(language.helpers) or '(none)'}",
         )
     parts = tuple(_form_part(language, line, template, part) for part in names or [FIRST])
     _check_forms(language, line, template, candidates, parts)
     fixed = [part for part in parts if isinstance(part, str)]
-    return place, helper, ".".join(fixed) if len(fixed) == len(parts) else parts
+    return slot, helper, ".".join(fixed) if len(fixed) == len(parts) else parts
 
 
-def _candidates(language: Language, template: Template, place: int) -> list[Word]:
-    return [language.words[word.key] for word in template.slots[place].words]
+def _candidates(language: Language, template: Template, slot: int) -> list[Word]:
+    return [language.words[word.key] for word in template.slots[slot].words]
 
 
 def _form_part(language: Language, line: Line, template: Template, part: str) -> FormPart:
-    slot, at, feature = part.partition("@")
-    if not at:
+    name, at_sign, feature = part.partition("@")
+    if not at_sign:
         return part
-    if slot not in template.names:
-        raise language.error(line.line, f"{part!r} agrees with no slot; there are {', '.join(template.names)}")
-    place = template.names.index(slot)
-    if template.slots[place].optional:
+    if name not in template.names:
+        raise language.error(line.line, f"{part!r}: {name!r} is not a slot; the slots are {', '.join(template.names)}")
+    slot = template.names.index(name)
+    if template.slots[slot].optional:
         raise language.error(line.line, f"{part!r} agrees with an optional slot, which may be empty")
-    for word in _candidates(language, template, place):
+    for word in _candidates(language, template, slot):
         if feature not in word.features:
             raise language.error(
                 word.line,
-                f"{word.key!r} has no feature '@{feature}', which template line {line.line} asks for",
+                f"{word.key!r} has no feature '@{feature}', which template line {line.line} needs",
             )
-    return place, feature
+    return slot, feature
 
 
 def _check_forms(
@@ -328,6 +336,6 @@ def _check_forms(
             if form not in word.forms:
                 raise language.error(
                     word.line,
-                    f"{word.key!r} has no form {form!r}, which template line {line.line} asks for;"
+                    f"{word.key!r} has no form {form!r}, which template line {line.line} needs;"
                     f" it has {' '.join(word.forms)}",
                 )

@@ -1,4 +1,4 @@
-"""What a user asks for: recipes in YAML, checked.
+"""Recipes and studies: the YAML files that a user writes, loaded and validated.
 
 recipe = load_recipe("phrasebook", ["training.max_steps=500"])
 """

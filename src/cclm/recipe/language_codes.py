@@ -1,4 +1,4 @@
-"""One name for each language: two- and three-letter codes, scripts and regions, and the spellings of TED."""
+"""Language codes: maps two- and three-letter codes with scripts and regions to one ISO 639-3 code."""
 
 import re
 from collections.abc import Iterable
@@ -21,16 +21,16 @@ sl:slv sm:smo sn:sna so:som sq:sqi sr:srp ss:ssw st:sot su:sun sv:swe sw:swa ta:
 tk:tuk tl:tgl tn:tsn to:ton tr:tur ts:tso tt:tat tw:twi ty:tah ug:uig uk:ukr ur:urd uz:uzb ve:ven vi:vie vo:vol
 wa:wln wo:wol xh:xho yi:yid yo:yor za:zha zh:zho zu:zul
 """
-# ISO 639-2/B, and two-letter codes that were withdrawn but live on in old corpora.
+# ISO 639-2/B codes, and withdrawn two-letter codes that old corpora still use.
 _OTHERS = """
 alb:sqi arm:hye baq:eus bur:mya chi:zho cze:ces dut:nld fre:fra geo:kat ger:deu gre:ell ice:isl mac:mkd mao:mri
 may:msa per:fas rum:ron slo:slk tib:bod wel:cym
 in:ind iw:heb ji:yid jw:jav mo:ron
 """
-# The columns of the TED talks that carry a region. The first is the larger one, and for Portuguese the paper's.
+# Columns of the TED talks that name a region. The first one has more text; for Portuguese the paper uses it.
 _REGIONS = {"por": ("pt-br",), "zho": ("zh-cn", "zh-tw"), "fra": ("fr-ca",)}
-_FAVOURITE = {"por": "pt-br", "zho": "zh-cn"}
-# The scripts that codes such as az_Latn name.
+_PREFERRED = {"por": "pt-br", "zho": "zh-cn"}
+# Scripts in codes such as az_Latn.
 _SCRIPTS = """
 arab armn beng cyrl deva ethi geor grek gujr guru hang hans hant hebr jpan khmr knda kore laoo latn mlym mtei mymr
 nkoo olck orya sinh taml telu tfng thai tibt
@@ -46,11 +46,11 @@ _KNOWN_FORM = re.compile(rf"([a-z]{{2,3}}){_SUFFIXES}")
 _SCRIPT_FORM = re.compile(rf"([a-z]{{3}}){_SCRIPT_SUFFIX}")
 
 
-@lru_cache(maxsize=4096)  # a translation memory asks for every text
+@lru_cache(maxsize=4096)  # called for every text of a translation memory
 def canonical(code: str) -> str:
-    """The ISO 639-3 code: "az", "AZ", "az_Latn" and "aze" are "aze"; what is no known code comes back in lower case.
+    """The ISO 639-3 code: "aze" for "az", "AZ", "az_Latn" and "aze". Unknown codes are returned in lower case.
 
-    Three letters and a script ("ceb_Latn") lose the script even where the language has no two-letter code.
+    The script is removed from three-letter codes ("ceb_Latn"), even if the language has no two-letter code.
     """
     lower = code.lower()
     if (known := _KNOWN_FORM.fullmatch(lower)) and (known[1] in _THREE or known[1] in _KNOWN):
@@ -60,7 +60,7 @@ def canonical(code: str) -> str:
 
 
 def spellings(code: str) -> tuple[str, ...]:
-    """The names under which a language's files and columns may go, the given one first."""
+    """The names that a language's files and columns may have, the given one first."""
     three = canonical(code)
     regions = _REGIONS.get(three, ())
     short = [alias for alias, target in _THREE.items() if target == three]
@@ -69,7 +69,7 @@ def spellings(code: str) -> tuple[str, ...]:
 
 
 def expressions(code: str) -> tuple[str, ...]:
-    """Regular expressions for the language in file names, in order: the region or script given, then any spelling."""
+    """Regular expressions that match the language in file names: first with the given region or script, then any."""
     if canonical(code) in _KNOWN and re.search("[-_]", code):
         exact = "[-_]".join(re.escape(piece) for piece in re.split("[-_]", code))
         return f"(?i:{exact})", f"(?i:{_any_spelling(code)})"
@@ -85,28 +85,29 @@ def _any_spelling(code: str) -> str:
 
 
 def _same_spelling(one: str, other: str) -> bool:
-    """Whether two codes differ in case and in the sort of hyphen at most."""
+    """Whether two codes are equal up to case and `-` or `_`."""
     return one.lower().replace("_", "-") == other.lower().replace("_", "-")
 
 
-def pick(names: Iterable[str], code: str, place: str) -> str | None:
-    """The name among columns that means the language, or None.
+def pick(names: Iterable[str], code: str, source: str) -> str | None:
+    """The column name for a language, or None if there is none.
 
-    The given spelling wins, then TED's larger column (pt-br before pt), then the order of `spellings`.
+    Precedence: the given spelling, TED's larger column (pt-br before pt), the order of `spellings`. `source` is named
+    in the error about two columns for one language.
     """
-    fitting = [name for name in names if canonical(name) == canonical(code)]
-    favourite = _FAVOURITE.get(canonical(code), code)
-    for spelling in (code, favourite, *spellings(code)):
-        same = [name for name in fitting if _same_spelling(name, spelling)]
+    matching = [name for name in names if canonical(name) == canonical(code)]
+    preferred = _PREFERRED.get(canonical(code), code)
+    for spelling in (code, preferred, *spellings(code)):
+        same = [name for name in matching if _same_spelling(name, spelling)]
         if len(same) == 1:
             return same[0]
-    if len(fitting) > 1:
-        raise DataError(f"{place}: {' and '.join(fitting)} are both {canonical(code)}; leave one of them")
-    return fitting[0] if fitting else None
+    if len(matching) > 1:
+        raise DataError(f"{source}: {' and '.join(matching)} are both {canonical(code)}; remove one of them")
+    return matching[0] if matching else None
 
 
 def check_language(code: str) -> str:
-    """The code, if it is a possible name of a language; anything that could be a path is refused."""
+    """Returns the code if it is a valid language name. Anything that could be a path is an error."""
     if not _NAME.fullmatch(code) or code in (".", ".."):
-        raise DataError(f"{code!r} is no language name: letters, digits, '.', '_' and '-' only, 64 at most")
+        raise DataError(f"{code!r} is not a language name: use up to 64 letters, digits, '.', '_' and '-'")
     return code

@@ -1,4 +1,4 @@
-"""Loading recipes: YAML without surprises, `key=value` overrides, and the recipes that come with the package."""
+"""Loading recipes: strict YAML, `key=value` overrides, and the recipes that come with the package."""
 
 import stat
 from collections.abc import Iterable, Mapping
@@ -15,16 +15,16 @@ from cclm.recipe.section import check
 
 MAX_BYTES, MAX_DEPTH = 1_000_000, 20
 BITEXT = "bitext"
-"""The name of the bitext models: their folder beside the runs, and their arm in a study."""
+"""The reserved name of the bitext models: their folder in `runs/`, and their arm in a study."""
 
 
 def read_yaml(path: Path) -> dict[str, object]:
-    """The mapping in a YAML 1.2 file: `no` is a string there, and 2e-4 a number."""
+    """Reads a mapping from a YAML 1.2 file, where `no` is a string and 2e-4 is a number."""
     try:
         mode = path.stat().st_mode
-        # Opening a pipe waits for its writer, for ever if there is none. `<(...)` of a shell is /dev/fd/N and has one.
+        # Opening a pipe without a writer would block forever. The shell's `<(...)` is /dev/fd/N and has a writer.
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) and path.parts[:2] != ("/", "dev"):
-            raise ConfigError(f"{path}: not a regular file; write the settings into one")
+            raise ConfigError(f"{path}: not a regular file; copy the settings into one")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
@@ -38,7 +38,7 @@ def read_yaml(path: Path) -> dict[str, object]:
 
 
 def parse_mapping(text: str, source: str) -> dict[str, object]:
-    """The mapping in a YAML text."""
+    """Parses YAML text that must be a mapping."""
     content = parse_yaml(text, source)
     if not isinstance(content, dict):
         kind = "nothing" if content is None else f"a {type(content).__name__}"
@@ -47,9 +47,9 @@ def parse_mapping(text: str, source: str) -> dict[str, object]:
 
 
 def parse_yaml(text: str, source: str) -> object:
-    """The value of a YAML text; tags, aliases, duplicate keys and deep nesting are refused."""
+    """Parses YAML text. Tags, aliases, duplicate keys and deep nesting are errors."""
     try:
-        _check_shape(text, source)
+        _check_structure(text, source)
         return YAML(typ="safe", pure=True).load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark
@@ -61,7 +61,7 @@ def parse_yaml(text: str, source: str) -> object:
         raise ConfigError(f"{source}: {str(error).splitlines()[0]}") from None
 
 
-def _check_shape(text: str, source: str) -> None:
+def _check_structure(text: str, source: str) -> None:
     depth = 0
     for event in YAML(typ="safe", pure=True).parse(text):
         line = event.start_mark.line + 1
@@ -74,29 +74,27 @@ def _check_shape(text: str, source: str) -> None:
 
 def _problem(error: MarkedYAMLError) -> str:
     problem = str(error.problem or error.context or "not YAML").splitlines()[0]
-    if "'\\t'" in problem:
-        return "a tab where YAML wants spaces"
-    return problem
+    return "a tab where YAML requires spaces" if "'\\t'" in problem else problem
 
 
 def override(content: Mapping[str, object], changes: Iterable[str]) -> dict[str, object]:
-    """The settings with `a.b=value` changes applied; the value is read as YAML."""
+    """Applies overrides such as `a.b=value`; the value is parsed as YAML."""
     changed = dict(content)
     for change in changes:
         path, equals, text = change.partition("=")
         if not equals or not path:
-            raise ConfigError(f"{change!r} is no override: write key=value, as in training.max_steps=500")
+            raise ConfigError(f"{change!r} is not an override; write key=value, as in training.max_steps=500")
         _put(changed, path.split("."), parse_yaml(text, f"override {path}"), path)
     return changed
 
 
 def with_values(content: Mapping[str, object], values: Mapping[str, object]) -> dict[str, object]:
-    """The settings with other values: `a.b: value`, or `a: {b: value}`, which leaves the rest of section `a` alone."""
+    """Applies values such as `a.b: value` or `a: {b: value}`. The latter keeps the other keys of section `a`."""
     changed = dict(content)
     for path, value in values.items():
         inner = {f"{path}.{name}": part for name, part in value.items()} if isinstance(value, dict) else {}
-        for place, part in inner.items() if inner and "." not in path else [(path, value)]:
-            _put(changed, place.split("."), part, place)
+        for full_path, part in inner.items() if inner and "." not in path else [(path, value)]:
+            _put(changed, full_path.split("."), part, full_path)
     return changed
 
 
@@ -104,34 +102,36 @@ def _put(content: dict[str, object], keys: list[str], value: object, path: str) 
     for key in keys[:-1]:
         inner = content.get(key)
         if inner is not None and not isinstance(inner, dict):
-            raise ConfigError(f"override {path}: {key} is {inner!r} and has no keys of its own")
-        content[key] = content = dict(inner or {})  # a copy: the caller's settings stay unchanged
+            raise ConfigError(f"override {path}: {key} is {inner!r} and has no keys")
+        content[key] = content = dict(inner or {})  # a copy, so that the caller's settings do not change
     content[keys[-1]] = value
 
 
 def built_in_recipes() -> dict[str, str]:
-    """The texts of the recipes that come with the package, by name."""
+    """The YAML text of each built-in recipe, by name."""
     return texts_in("recipes")
 
 
 def texts_in(part: str) -> dict[str, str]:
-    """The texts of the YAML files in a folder of the package, by name."""
+    """The YAML files in a folder of this package, by name."""
     folder = files("cclm.recipe") / part
     texts = {entry.name.removesuffix(".yaml"): entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
     return {name: texts[name].read_text(encoding="utf-8") for name in sorted(texts)}
 
 
 def load_recipe(name: str, changes: Iterable[str] = (), *, values: Mapping[str, object] | None = None) -> Recipe:
-    """A built-in recipe or one in a YAML file, with `key=value` changes, or other values for some keys."""
+    """Loads a built-in recipe or a YAML file, applies `values`, then `key=value` changes, and validates the result."""
     content = read_named("recipe", name, built_in_recipes())
     recipe = check(Recipe, override(with_values(content, values or {}), changes), name)
     if recipe.name.lower() == BITEXT:
-        raise ConfigError(f"{name}: name must not be {recipe.name!r}, the folder of the bitext models; choose another")
+        raise ConfigError(
+            f"{name}: name must not be {recipe.name!r}, which is the folder of the bitext models; choose another"
+        )
     return recipe
 
 
 def read_named(kind: str, name: str, built_in: Mapping[str, str]) -> dict[str, object]:
-    """The settings in a YAML file, or those of this name that come with the package."""
+    """Reads the built-in recipe or study of this name, or a YAML file."""
     if name in built_in:
         return parse_mapping(built_in[name], name)
     if Path(name).suffix in (".yaml", ".yml") or Path(name).exists():

@@ -1,4 +1,4 @@
-"""The recipe: one YAML file with every setting of a training, from the text to the beam search."""
+"""The recipe: one YAML file with all settings of a training run, from the parallel text to beam search."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -34,58 +34,65 @@ Metric = Literal["weighted", "macro", "worst", "bleu"]
 
 
 RESERVED = {"models", "manifest.json", "counts.json", "other.json", "pivot.json", "vocabulary.json"}
-"""Names inside prepared data, where every language has a folder of its own."""
+"""File names in the folder of prepared data, where each language has a subfolder. No language may have such a name."""
 
 
 class CutSection(Section):
-    """How many pairs are cut off the training text where a split has no file of its own."""
+    """Dev and test sets taken from the training text, for languages that have no files for them."""
 
     dev: Whole = 0
-    """Pairs that become the dev set of each language without one."""
+    """Number of training pairs that become the dev set of each language without a dev file. 0 takes none."""
     test: Whole = 0
-    """Pairs that become the test set of each language without one."""
+    """Number of training pairs that become the test set of each language without a test file. 0 takes none."""
 
 
 class DataSection(Section):
-    """The parallel text: where it is, its languages, and which pairs are used."""
+    """The parallel text: its files, its languages, and the filters for training pairs.
+
+    Filters apply to training text only; dev and test sets keep every pair.
+    """
 
     format: Format
-    """How the text is stored. `docs/data.md` describes each format."""
+    """The file format of the text. `docs/data.md` describes each one; `phrasebook` is the built-in corpus."""
     path: str | None = None
-    """A folder, or a pattern with `{lang}`, `{split}`, `{pivot}` and `{side}`. Not needed for the phrasebook."""
+    """A folder, a pattern with `{lang}`, `{split}`, `{pivot}` and `{side}`, or the name of a Hugging Face dataset.
+    Required for every format except `phrasebook`."""
     direction: Direction = "many-to-one"
-    """Which way to translate: into the pivot, out of it, or both."""
+    """The translation direction: into the pivot language (`many-to-one`), from it (`one-to-many`), or both."""
     pivot: Name = "eng"
-    """The language that every pair has on one side."""
+    """The language on one side of every pair."""
     seed: Seed = 1
-    """Decides which pairs are cut off and sampled. Separate from the recipe's seed, so that trainings with several
-    seeds share their prepared data."""
+    """Seed for `data.cut`, for sampling sentences to learn subwords from, and for the phrasebook. It is separate from
+    `seed`, so that runs with different seeds share their prepared data."""
     high_resource: list[Name]
-    """High-resource languages (HRLs): they take part from the first step."""
+    """High-resource languages (HRLs). They are trained on from the first step."""
     low_resource: list[Name]
-    """Low-resource languages (LRLs): the gate decides when they are admitted."""
+    """Low-resource languages (LRLs). `curriculum.gate` decides when each is admitted to training."""
     columns: Literal["pivot-first", "other-first"] = "pivot-first"
-    """Which column of a TSV file has the pivot's text."""
+    """The order of the two columns of a TSV file. For `tsv` only."""
     detokenize: bool = False
-    """Undo the tokenisation of the text. For `ted` and `moses` only."""
+    """Whether to undo the tokenisation of the text (`do n't ,` becomes `don't,`). For `ted` and `moses` only."""
     on_bad_utf8: Literal["error", "drop"] = "error"
-    """What happens to a line that is not UTF-8: refuse the file, or drop and count the pair."""
+    """What to do with a line that is not valid UTF-8: stop with an error, or drop the pair and count it."""
     cut: CutSection = CutSection()
-    """Dev and test sets taken from the training text."""
+    """Dev and test sets to take from the training text."""
     max_tokens: Count = 150
-    """Training pairs with more subwords than this on either side are dropped."""
+    """The maximum length of a training pair, in subwords on either side. Longer pairs are dropped."""
     max_characters: Count = 5000
-    """Training pairs with more characters than this on either side are dropped; dev and test pairs are refused."""
+    """The maximum length of a pair, in characters on either side. Longer training pairs are dropped; a longer dev or
+    test pair is an error."""
     length_ratio: float | None = Field(default=None, ge=1)
-    """Training pairs with one side longer than this many times the other, in characters, are dropped. Default: none."""
+    """The maximum ratio between the lengths of the two sides of a training pair, in characters. Pairs above it are
+    dropped. `null` disables the filter."""
     duplicates: KeepOrDrop = "keep"
-    """Training pairs that occurred before in the same language."""
+    """Whether to keep repeated training pairs of a language, or drop all but the first."""
     copies: KeepOrDrop = "keep"
-    """Training pairs whose two sides are equal."""
+    """Whether to keep or drop training pairs whose two sides are equal."""
     leakage: KeepOrDrop = "keep"
-    """Training pairs whose pivot side is in a dev or test set of any language."""
+    """Whether to keep or drop training pairs whose pivot side occurs in a dev or test set of any language."""
     wrong_language: KeepOrDrop = "keep"
-    """Training pairs identified as another language of the recipe. `drop` needs the extra `langid`."""
+    """Whether to keep or drop training pairs whose text is identified as another language of the recipe. `drop` needs
+    the extra `langid`."""
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -94,8 +101,8 @@ class DataSection(Section):
 
     @model_serializer(mode="wrap")
     def _without_new_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leaves out a key that version 0.1.0 did not have while it is not set: runs and data of that version compare
-        their settings with ours."""
+        """Omits keys that version 0.1.0 did not have while they are not set. Otherwise the settings of runs and data of
+        that version would differ from ours."""
         content: dict[str, object] = serialize(self)
         if self.length_ratio is None:
             content.pop("length_ratio", None)
@@ -105,68 +112,68 @@ class DataSection(Section):
     @classmethod
     def _languages_are_not_reserved(cls, languages: list[str]) -> list[str]:
         if reserved := [lang for lang in languages if lang.lower() in RESERVED]:
-            raise ValueError(f"must not have {', '.join(reserved)}: the name of a file in prepared data")
+            raise ValueError(f"must not contain {', '.join(reserved)}: a file of prepared data has that name")
         return languages
 
     @model_validator(mode="after")
     def _languages_are_distinct(self) -> "DataSection":
         names = [*self.languages, self.pivot]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"must not name a language twice: {', '.join(twice)}")
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"must not name a language twice: {', '.join(repeated)}")
         if self.format == "phrasebook" and self.pivot != "eng":
             raise ValueError(f"must have eng as the pivot of the phrasebook; got {self.pivot!r}")
-        spelt: dict[str, str] = {}
+        by_code: dict[str, str] = {}
         for name in names:
-            same = spelt.setdefault(canonical(name), name)
-            if same != name and "-" not in name + same:  # pt and pt-br may stand side by side
-                raise ValueError(f"must not name one language twice: {same} and {name}")
+            first = by_code.setdefault(canonical(name), name)
+            if first != name and "-" not in name + first:  # pt and pt-br are allowed together
+                raise ValueError(f"must not name one language twice: {first} and {name}")
         if not self.languages:
             raise ValueError("must name at least one language in high_resource or low_resource")
         if self.format != "phrasebook" and not self.path:
-            raise ValueError(f"needs a path where format is {self.format!r}")
+            raise ValueError(f"needs a path for format {self.format!r}")
         return self
 
 
 class VocabularySection(Section):
-    """Subwords: one SentencePiece unigram model per language, or one for all."""
+    """Subwords: one SentencePiece unigram model per language, or one for all languages."""
 
     pieces: int = Field(default=8000, ge=16, le=1_000_000)
-    """The most subwords per model; a model has fewer where the text does not support as many."""
+    """The maximum number of subwords per model. A model has fewer if its text is too small for as many, and more if the
+    text has more distinct characters than that."""
     joint: bool = False
-    """Whether all languages, the pivot too, share one model. Needed for `many-to-many`."""
+    """Whether all languages, including the pivot, share one model. Required for `data.direction: many-to-many`."""
     character_coverage: float = Field(default=1.0, gt=0.9, le=1)
-    """The share of characters that the model covers; rarer ones become unknown."""
+    """The fraction of characters in the training text that a model covers. Rarer characters become unknown."""
     sample: Count = 200_000
-    """The most training sentences that a model is learnt from."""
+    """The maximum number of training sentences that a model is learnt from; larger text is sampled."""
 
 
 class GraphSection(Section):
     """The language graph: computed from vocabulary overlap, or read from a file."""
 
     k: Count | None = None
-    """How many of the most frequent subwords per language are compared. Default: `vocabulary.pieces`."""
+    """The number of most frequent subwords per language that are compared. `null` means `vocabulary.pieces`."""
     file: FilePath | None = None
-    """A graph.json with similarities of your own, used instead of vocabulary overlap."""
+    """A `graph.json` with your own similarities. Nothing is computed then."""
 
 
 class ModelSection(Section):
-    """The Transformer."""
+    """The Transformer, with layer norm before each sublayer and the target embedding as output projection."""
 
     layers: Count = 6
-    """Layers of the encoder, and of the decoder."""
+    """Number of encoder layers, and of decoder layers."""
     heads: Count = 4
-    """Attention heads per layer."""
+    """Number of attention heads per layer. Must divide `width`."""
     width: int = Field(default=512, ge=2, le=LARGEST)
-    """Size of the embeddings and of every layer's output. Even, and a multiple of `heads`."""
+    """Dimension of the embeddings and of the output of every layer. Must be even."""
     feed_forward: Count = 1024
-    """Size of the hidden layer of the feed-forward networks."""
+    """Dimension of the hidden layer in the feed-forward sublayers."""
     dropout: float = Field(default=0.3, ge=0, lt=1)
-    """Dropout of embeddings and of the output of every sublayer."""
+    """Dropout rate of embeddings and of the output of every sublayer."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout of attention weights. Default: the same as `dropout`."""
+    """Dropout rate of attention weights. `null` means the same as `dropout`."""
     activation_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout inside the feed-forward networks. Default: the same as `dropout`."""
+    """Dropout rate inside the feed-forward sublayers. `null` means the same as `dropout`."""
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> "ModelSection":
@@ -176,75 +183,79 @@ class ModelSection(Section):
 
 
 class BenchmarkSection(Section):
-    """Where the reference losses L* come from: trained here, or read from a file."""
+    """The reference losses L* that competence is measured against.
+
+    By default cclm trains one bitext model per language and takes its best dev loss.
+    """
 
     max_steps: Count | None = None
-    """The most steps of each bitext model. Default: `training.max_steps`."""
+    """The maximum number of steps of each bitext model. `null` means `training.max_steps`."""
     file: FilePath | None = None
-    """A benchmark.json with losses of your own; no bitext model is trained then."""
+    """A `benchmark.json` with your own losses, in bits per token. No bitext model is trained then."""
 
 
 class TrainingSection(Section):
     """The training loop."""
 
     batch_tokens: Count = 4800
-    """The most tokens per micro-batch on either side, padding included."""
+    """The maximum number of tokens per micro-batch on either side, including padding."""
     accumulate: Count = 2
-    """Micro-batches per step and process."""
+    """Number of micro-batches per step and process whose gradients are accumulated."""
     learning_rate: float = Field(default=2e-4, gt=0)
-    """The highest learning rate, reached at the end of the warm-up; it falls with the square root of the step."""
+    """The peak learning rate, reached at the end of warm-up. Afterwards it decays with the inverse square root of the
+    step."""
     warmup: Whole = 4000
-    """Steps over which the learning rate rises."""
+    """Number of steps over which the learning rate rises linearly from 0. With 0 the learning rate is constant."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
-    """The probability that the training loss spreads over the whole vocabulary."""
+    """The probability mass of each target that the training loss distributes evenly over the vocabulary."""
     clip: float | None = Field(default=None, gt=0)
-    """The largest norm of the gradient; larger ones are scaled down. Default: no clipping."""
+    """The maximum norm of the gradient; larger gradients are scaled down to it. `null` disables clipping."""
     max_steps: Count = 100_000
-    """Steps after which training ends."""
+    """The maximum number of steps."""
     validate_every: Count = 1000
-    """Steps between validations; each writes a checkpoint."""
+    """Number of steps between validations. Each validation writes a checkpoint."""
     save_every: int | None = Field(default=None, ge=1)
-    """Steps between further checkpoints, between validations. Default: none. They change neither log nor result."""
+    """Number of steps between additional checkpoints. `null` means none. They affect neither the log nor the result."""
     patience: Count = 10
-    """Validations without improvement of `stop_on` after which training ends early."""
+    """Number of validations without improvement of `stop_on` after which training stops early."""
     stop_on: Metric = "weighted"
-    """What has to improve: the dev loss over all dev sentences (`weighted`), its mean over languages (`macro`), that
-    of the worst language (`worst`), or mean BLEU on the dev sets (`bleu`)."""
+    """The metric for early stopping: the mean of the languages' dev losses, weighted by the number of dev sentences
+    (`weighted`) or unweighted (`macro`), the highest dev loss (`worst`), or mean BLEU on the dev sets (`bleu`)."""
     select_on: Metric = "weighted"
-    """What the best checkpoint is chosen by; the same choices."""
+    """The metric that selects the best checkpoint. The values are those of `stop_on`."""
     bleu: bool = False
-    """Whether validations also translate the dev sets and measure BLEU."""
+    """Whether validations also translate the dev sets and compute BLEU. Implied by `stop_on` or `select_on: bleu`."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Number format of the computation. `auto` chooses by the device."""
+    """The floating-point format of the computation. `auto` chooses it for the device."""
     device: str = "auto"
-    """`cpu`, `cuda`, `cuda:1`, `mps`, or `auto`."""
+    """The device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: a CUDA device if there is one, otherwise the CPU."""
 
     @property
     def measures_bleu(self) -> bool:
-        """Whether validations translate the dev sets."""
+        """Whether validations translate the dev sets and compute BLEU."""
         return self.bleu or "bleu" in (self.stop_on, self.select_on)
 
 
 class TranslationSection(Section):
-    """Beam search."""
+    """Beam search, as used by `cclm translate` and `cclm score`."""
 
     beam: Count = 5
-    """Hypotheses that the search keeps."""
+    """Beam size: the number of hypotheses that are kept per step."""
     length_penalty: float = Field(default=1.0, ge=0)
-    """Exponent of the length that scores are divided by; 0 prefers short translations."""
+    """The exponent of the length that a hypothesis' score is divided by. 0 favours short translations."""
 
 
 class Recipe(Section):
-    """The recipe itself."""
+    """All settings of a training run."""
 
     version: Literal[1]
-    """The version of this file format."""
+    """The version of the recipe format."""
     name: Name
-    """The name of the run: its folder is `runs/<name>` in the work folder."""
+    """The name of the run. Its folder is `runs/<name>` in the work folder."""
     seed: Seed = 1
-    """Decides initialisation, dropout, batches and draws of languages."""
+    """Seed for initial parameters, dropout, batches and the sampling of languages."""
     work: FilePath
-    """The work folder: prepared data, graph, benchmark and runs go there."""
+    """The work folder. Prepared data, graph, benchmark and runs are written there."""
     data: DataSection
     vocabulary: VocabularySection = VocabularySection()
     graph: GraphSection = GraphSection()
@@ -262,10 +273,10 @@ class Recipe(Section):
 
     @property
     def prepared(self) -> Path:
-        """The folder of the prepared data."""
+        """The path of the prepared data."""
         return Path(self.work) / "prepared"
 
     @property
     def graph_file(self) -> Path:
-        """The file of the language graph."""
+        """The path of the language graph."""
         return Path(self.work) / "graph.json"

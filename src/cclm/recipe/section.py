@@ -1,4 +1,4 @@
-"""What every part of a recipe, study or scenario is, and how its mistakes are reported."""
+"""The base class for sections of recipes, studies and scenarios, and the error messages for invalid ones."""
 
 import difflib
 from collections.abc import Mapping
@@ -10,17 +10,16 @@ from pydantic_core import ErrorDetails
 from cclm.errors import ConfigError
 
 LARGEST = 2**31 - 1
-"""The largest number of steps, tokens, pairs and the like: what SentencePiece and NumPy's 32-bit integers can hold."""
+"""The largest count in a recipe. SentencePiece and NumPy's 32-bit integers hold no more."""
 Whole = Annotated[int, Field(ge=0, le=LARGEST)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Section(BaseModel):
-    """A part of the settings. Unknown keys are refused, and an object never changes after it was read.
+    """A section of a recipe. Unknown keys are errors, instances are frozen, and numbers are finite by default.
 
-    The docstring under a field is its documentation: `docs/configuration.md` is generated from it. Numbers are finite
-    unless a field says otherwise.
+    The docstring under a field is its documentation: `docs/configuration.md` is generated from it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants")
@@ -30,7 +29,7 @@ SomeSection = TypeVar("SomeSection", bound=Section)
 
 
 def check(model: type[SomeSection], content: Mapping[str, object], source: str) -> SomeSection:
-    """The settings as an object; ConfigError with every mistake in them at once."""
+    """Validates settings. The ConfigError lists all mistakes at once; `source` is the file that has them."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -39,13 +38,13 @@ def check(model: type[SomeSection], content: Mapping[str, object], source: str) 
 
 
 def _explain(details: ErrorDetails, model: type[Section]) -> str:
-    """One mistake in our words, without the tags of unions that pydantic puts into the path."""
+    """The message for one validation error."""
     kind, given, context = details["type"], details["input"], details.get("ctx", {})
-    path, keys = _place(details["loc"], model)
+    path, keys = _resolve(details["loc"], model)
     where = ".".join(path)
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(path[-1], keys, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(sorted(keys))}"
+        similar = difflib.get_close_matches(path[-1], keys, n=1)
+        hint = f"; did you mean {similar[0]!r}?" if similar else f"; known keys: {', '.join(sorted(keys))}"
         return f"unknown key {where!r}{hint}"
     if kind == "missing":
         return f"{where} is missing"
@@ -54,13 +53,13 @@ def _explain(details: ErrorDetails, model: type[Section]) -> str:
     if kind == "literal_error":
         return f"{where} must be one of {context['expected'].replace(' or ', ', ')}; got {given!r}"
     message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    said = f"{where} {message[0].lower()}{message[1:]}".lstrip()
-    # A mistake of a whole section is described by the message; printing the section would bury it.
-    return said if kind == "value_error" and isinstance(given, dict) else f"{said}; got {given!r}"
+    problem = f"{where} {message[0].lower()}{message[1:]}".lstrip()
+    # The message of a section's validator is complete; printing all values of the section would bury it.
+    return problem if kind == "value_error" and isinstance(given, dict) else f"{problem}; got {given!r}"
 
 
-def _place(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str]]:
-    """The path as the user wrote it, and the keys that exist at its last level."""
+def _resolve(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str]]:
+    """The path as the user wrote it, without pydantic's union tags, and the valid keys at its last level."""
     path: list[str] = []
     keys: set[str] = set()
     for part in loc:
@@ -79,7 +78,7 @@ def _place(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str]]
 
 
 def sections_in(annotation: Any) -> list[type[Section]]:
-    """The sections that an annotation allows: one, several in a union, or none."""
+    """The section classes in a field's annotation: one, several in a union, or none."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
     return [section for part in get_args(annotation) for section in sections_in(part)]

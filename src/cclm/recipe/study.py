@@ -1,4 +1,4 @@
-"""A study: one YAML file with the methods to compare, the seeds, and the comparisons declared beforehand."""
+"""Studies: one YAML file with the methods (arms) to compare, the seeds, and the comparisons declared beforehand."""
 
 import math
 import re
@@ -18,7 +18,7 @@ __all__ = ["BITEXT", "Study", "Try", "Tuning", "built_in_studies", "load_study",
 
 @dataclass(frozen=True)
 class Try:
-    """One training of a tuned arm, with one of the values to try."""
+    """One tuning run: an arm with one candidate value for its tuned key."""
 
     arm: str
     key: str
@@ -27,134 +27,136 @@ class Try:
 
     @property
     def name(self) -> str:
-        """The name of its run. It ends in the seed of the tuning, which no trial of the study has."""
+        """The name of the run. It ends with the tuning seed, which no trial of the study uses."""
         value = re.sub(r"[^A-Za-z0-9._-]", "-", str(self.value))
         return f"{self.arm}-{self.key.rpartition('.')[2]}-{value}.{self.seed}"
 
 
 class Tuning(Section):
-    """What is chosen on dev data before the first trial: one key per tuned arm, from equally many values."""
+    """Tuning on dev data before the first trial: one key per tuned arm, with the same number of values for each arm."""
 
     seed: Seed = 0
     arms: Annotated[dict[str, dict[str, list[object]]], Field(min_length=1)]
-    """The key and the values to try, per arm: `ccl-m-avg: {curriculum.gate.threshold: [0.7, 1.0]}`."""
+    """The key and the candidate values per arm: `ccl-m-avg: {curriculum.gate.threshold: [0.7, 1.0]}`."""
 
     def tries(self) -> list[Try]:
-        """All tries, in the order of the arms and of their values."""
+        """All tuning runs, in the order of the arms and of their values."""
         tuned = [(arm, key, values) for arm, keys in self.arms.items() for key, values in keys.items()]
         return [Try(arm, key, value, self.seed) for arm, key, values in tuned for value in values]
 
     @model_validator(mode="after")
-    def _every_arm_gets_as_many_tries(self) -> "Tuning":
+    def _check_values(self) -> "Tuning":
         for arm, keys in self.arms.items():
             if len(keys) != 1:
                 example = "{curriculum.gate.threshold: [0.7, 1.0]}"
-                raise ValueError(f"must try one key of {arm}, as in {example}; got {', '.join(keys) or 'none'}")
+                raise ValueError(f"must name one key for {arm}, as in {example}; got {', '.join(keys) or 'none'}")
         names = [tried.name for tried in self.tries()]
         for tried in self.tries():
             if isinstance(tried.value, list | dict):
-                raise ValueError(f"must try numbers or words for {tried.arm}, {tried.key}; got {tried.value!r}")
+                raise ValueError(
+                    f"must have numbers or strings as values for {tried.arm}, {tried.key}; got {tried.value!r}"
+                )
             if names.count(tried.name) > 1:
-                raise ValueError(f"must try distinct values: two would be the run {tried.name}")
+                raise ValueError(f"must have distinct values: two of them have the run name {tried.name}")
         counts = {arm: sum(map(len, keys.values())) for arm, keys in self.arms.items()}
         if min(counts.values()) < 2:
-            raise ValueError(f"must try at least two values for {min(counts, key=lambda arm: counts[arm])}")
+            raise ValueError(f"must have at least two values for {min(counts, key=lambda arm: counts[arm])}")
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{arm} has {count}" for arm, count in counts.items())
-            raise ValueError(f"must be fair: {listed} values; give each as many tries")
+            raise ValueError(f"must have the same number of values for each arm; {listed}")
         return self
 
 
 class Study(Section):
-    """Arms x seeds, everything else equal."""
+    """A comparison of methods: every arm is trained with every seed, and everything else is equal."""
 
     version: Literal[1]
     name: Name
     recipe: str
     changes: dict[str, object] = Field(default_factory=dict)
-    """Changes to the recipe that all arms share."""
+    """Changes to the recipe for all arms."""
     seeds: Annotated[list[Seed], Field(min_length=1)]
     arms: Annotated[dict[Name, dict[str, object]], Field(min_length=1)]
-    """Changes to the recipe, each a method."""
+    """The methods: for each arm, its changes to the recipe."""
     primary: Annotated[list[tuple[str, str]], Field(max_length=3, default_factory=list)]
-    """Comparisons declared before the runs; all others are exploratory."""
+    """The comparisons declared before the runs, as (arm, baseline). All others are exploratory."""
     endpoint: Literal["chrf", "bleu"] = "chrf"
-    """The score that decides the primary comparisons: its mean over all languages."""
+    """The metric of the primary comparisons, as its mean over all languages."""
     baseline: str | None = None
-    """The arm that every other is compared with; by default the second one of the first primary comparison."""
+    """The arm that every other one is compared with. Default: the second arm of the first primary comparison."""
     after: dict[str, list[str]] = Field(default_factory=dict)
-    """Arms that are trained after others. A gate by step takes its steps from the admissions of the first of these,
-    with the same seed."""
+    """Arms that are trained after others: `arm: [earlier, ...]`. A step gate without steps takes them from the
+    admissions of the first of these arms with the same seed."""
     tune: Tuning | None = None
-    """What is chosen before the first trial, with a seed of its own."""
+    """Tuning before the first trial, with a separate seed."""
 
     @model_validator(mode="after")
-    def _everything_named_is_an_arm(self) -> "Study":
+    def _check_arms(self) -> "Study":
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"must not name a seed twice: {self.seeds}")
-        waited = [arm for first, others in self.after.items() for arm in (first, *others)]
-        named = [*(arm for pair in self.primary for arm in pair), *waited, *([self.baseline] if self.baseline else [])]
+        ordered = [arm for first, others in self.after.items() for arm in (first, *others)]
+        named = [*(arm for pair in self.primary for arm in pair), *ordered, *([self.baseline] if self.baseline else [])]
         for arm in named:
             if arm not in self.arms:
-                raise ValueError(f"has no arm {arm!r}; there are {', '.join(self.arms)}")
+                raise ValueError(f"has no arm {arm!r}; the arms are {', '.join(self.arms)}")
         if any(first == second for first, second in self.primary):
             raise ValueError("must not compare an arm with itself")
         if self.arms.get(BITEXT):
-            raise ValueError(f"arms.{BITEXT} is the bilingual models and takes no changes: write `{BITEXT}: {{}}`")
+            raise ValueError(f"arms.{BITEXT} means the bitext models and takes no changes: write `{BITEXT}: {{}}`")
         if any(BITEXT in (arm, *others) for arm, others in self.after.items()):
-            raise ValueError(f"after: {BITEXT} neither waits nor is waited for")
+            raise ValueError(f"after must not contain {BITEXT}: the bitext models are trained independently")
         self.waves()
         return self
 
     @model_validator(mode="after")
-    def _what_is_tuned_can_be(self) -> "Study":
+    def _check_tuning(self) -> "Study":
         if self.tune is None:
             return self
         if self.tune.seed in self.seeds:
             raise ValueError(
-                f"tune.seed {self.tune.seed} is one of the seeds: take another,"
-                " so that no run both makes the choice and is compared"
+                f"tune.seed {self.tune.seed} is one of the seeds; choose another,"
+                " so that values are not chosen on runs that are then compared"
             )
         for arm in self.tune.arms:
             if arm not in self.arms:
-                raise ValueError(f"tune.arms: has no arm {arm!r}; there are {', '.join(self.arms)}")
+                raise ValueError(f"tune.arms: no arm {arm!r}; the arms are {', '.join(self.arms)}")
             if arm == BITEXT:
-                raise ValueError(f"tune.arms: {BITEXT} is the bilingual models and cannot be tuned; leave it out")
+                raise ValueError(f"tune.arms: {BITEXT} means the bitext models, which cannot be tuned; remove it")
             if arm in self.after:
                 raise ValueError(
-                    f"tune.arms: {arm} waits for {', '.join(self.after[arm])} and cannot be tuned; tune that instead"
+                    f"tune.arms: {arm} depends on {', '.join(self.after[arm])} and cannot be tuned; tune that instead"
                 )
         return self
 
     def tuned(self, choices: Mapping[str, object]) -> "Study":
-        """The study whose tuned arms have these values; there is nothing left to tune in it."""
+        """The study with these values for the tuned arms, and without its `tune` section."""
         arms = dict(self.arms)
         for arm, value in choices.items():
-            assert self.tune is not None  # whence the choice
+            assert self.tune is not None  # `choices` come from it
             (key,) = self.tune.arms[arm]
-            # Last, so that it holds whatever section the arm itself sets.
+            # The tuned key comes last, so that it overrides a section that the arm sets.
             arms[arm] = {**{other: setting for other, setting in arms[arm].items() if other != key}, key: value}
         return self.model_copy(update={"arms": arms, "tune": None})
 
     def waves(self) -> list[list[str]]:
-        """The arms in the order in which they can be trained: each wave waits for those before it alone."""
+        """The arms in training order: each wave depends only on the waves before it."""
         waves: list[list[str]] = []
-        left = list(self.arms)
-        while left:
-            ready = [arm for arm in left if not set(self.after.get(arm, ())) & set(left)]
+        remaining = list(self.arms)
+        while remaining:
+            ready = [arm for arm in remaining if not set(self.after.get(arm, ())) & set(remaining)]
             if not ready:
-                raise ValueError(f"after: {', '.join(left)} wait for one another")
+                raise ValueError(f"after: {', '.join(remaining)} depend on one another")
             waves.append(ready)
-            left = [arm for arm in left if arm not in ready]
+            remaining = [arm for arm in remaining if arm not in ready]
         return waves
 
     @property
     def against(self) -> str:
-        """The arm that every other is compared with."""
+        """The arm that every other one is compared with."""
         return self.baseline or (self.primary[0][1] if self.primary else next(iter(self.arms)))
 
     def recipe_of(self, arm: str | None = None, seed: int | None = None, **more: object) -> Recipe:
-        """The recipe of a trial, or of all of them (what their data and L* are made by)."""
+        """The recipe of a trial; without an arm, the common recipe that determines data and L*."""
         values = dict(self.changes)
         if arm is not None:
             values |= {**self.arms[arm], "seed": seed, "name": f"{arm}.{seed}", **more}
@@ -162,12 +164,12 @@ class Study(Section):
 
 
 def built_in_studies() -> dict[str, str]:
-    """The studies that come with the package: their text by name."""
+    """The YAML text of each built-in study, by name."""
     return texts_in("studies")
 
 
 def load_study(name: str, changes: Iterable[str] = ()) -> Study:
-    """A built-in study or one in a YAML file, with `key=value` changes; the recipe of every arm and try is checked."""
+    """Loads a built-in study or a YAML file, applies `key=value` changes, and validates the recipes of all its runs."""
     study = check(Study, override(read_named("study", name, built_in_studies()), changes), name)
     for arm in study.arms:
         study.recipe_of(arm, study.seeds[0], **steps_to_come(study, arm))
@@ -177,21 +179,21 @@ def load_study(name: str, changes: Iterable[str] = ()) -> Study:
 
 
 def _check_tries(study: Study, tune: Tuning, name: str) -> None:
-    made: list[tuple[Try, Recipe]] = []
+    checked: list[tuple[Try, Recipe]] = []
     for tried in tune.tries():
-        place = f"{name}: tune.arms.{tried.arm}: {tried.key}"
+        where = f"{name}: tune.arms.{tried.arm}: {tried.key}"
         try:
             recipe = study.tuned({tried.arm: tried.value}).recipe_of(tried.arm, tune.seed)
         except ConfigError as error:
-            raise ConfigError(f"{place} cannot be {tried.value!r}: {error}") from None
-        for other, same in made:
-            if recipe == same:  # it has the arm in its name
-                raise ConfigError(f"{place} {other.value!r} and {tried.value!r} are one training; try distinct values")
-        made.append((tried, recipe))
+            raise ConfigError(f"{where} cannot be {tried.value!r}: {error}") from None
+        for other, other_recipe in checked:
+            if recipe == other_recipe:  # only within an arm: the name of a recipe contains the arm
+                raise ConfigError(f"{where}: {other.value!r} and {tried.value!r} are the same run; use distinct values")
+        checked.append((tried, recipe))
 
 
 def steps_to_come(study: Study, arm: str, steps: Mapping[str, int] | None = None) -> dict[str, object]:
-    """The steps of admission, for an arm that takes them from another one; empty while that has none yet."""
+    """The gate of an arm that takes its admission steps from another arm; empty for all other arms."""
     curriculum = study.arms[arm].get("curriculum", {})
     gate = study.arms[arm].get("curriculum.gate", curriculum.get("gate", {}) if isinstance(curriculum, dict) else {})
     if arm not in study.after or not isinstance(gate, dict) or gate.get("name") != "step" or "steps" in gate:
@@ -199,8 +201,8 @@ def steps_to_come(study: Study, arm: str, steps: Mapping[str, int] | None = None
     return {"curriculum.gate": {**gate, "steps": dict(steps or {})}}
 
 
-def plain(value: object) -> Any:  # JSON of the same shape
-    """Settings with infinity as YAML writes it, for which JSON has no word."""
+def plain(value: object) -> Any:  # any JSON value
+    """Converts settings to JSON values. Infinity, which JSON lacks, becomes `.inf` as in YAML."""
     if isinstance(value, dict):
         return {name: plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

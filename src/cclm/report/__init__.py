@@ -1,1 +1,1 @@
-"""What a curriculum did and knows, for people to look at: drawings and tables."""
+"""Reports as self-contained pages and drawings: runs, studies, sweeps, language graphs."""

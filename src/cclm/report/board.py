@@ -36,7 +36,7 @@ from cclm.report.board_folder import Board, BoardRun, Group, is_file, trial_stat
 from cclm.report.document import asset, render
 
 PORT = 8600
-SCRIPTS = ("elements.js", "chart.js", "reading.js", "curves.js", "graph.js", "player.js", "text.js",
+SCRIPTS = ("elements.js", "chart.js", "crosshair.js", "curves.js", "graph.js", "player.js", "sections.js",
            "board_live.js", "board_run.js", "board_many.js", "board.js")  # fmt: skip
 """The first ones are those of the report: graph, curves and tables have one implementation."""
 POLICY = (

@@ -188,7 +188,7 @@ def _block(block: Table | Paragraph | Figure, figures: Iterable[int]) -> Json:
     if isinstance(block, Figure):
         return {"kind": "figure", "title": block.title, "caption": block.caption, "figures": list(figures)}
     rows = [[{"text": cell.text, "best": cell.best, "mark": cell.mark} for cell in row] for row in block.rows]
-    words = sorted(block.words)
+    words = sorted(block.text_columns)
     return {"kind": "table", "caption": block.caption, "head": list(block.head), "rows": rows} | {
         "note": block.note, "words": words
     }  # fmt: skip

@@ -1,6 +1,7 @@
-"""A document of paragraphs, tables and figures, as Markdown and as HTML; the run page as HTML.
+"""Documents of paragraphs, tables and figures, rendered as Markdown or HTML; the HTML page of a run.
 
-Pages are Jinja2 templates with autoescape, one file each that needs nothing from outside."""
+Pages are Jinja2 templates with autoescape. Each page is a single file that loads nothing from elsewhere.
+"""
 
 import json
 import math
@@ -19,16 +20,16 @@ from markupsafe import Markup
 
 from cclm.report.svg import STYLE
 
-WIDEST = 12
-"""Columns that fit a page; a wider table is transposed."""
+MAX_COLUMNS = 12
+"""The number of columns that fit on a page; wider tables are transposed."""
 DASH = "–"
-"""Stands for a missing value."""
+"""Shown in place of a missing value."""
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~#&$@]")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: `best` if it is the best of its column, `mark` the sign of a footnote."""
+    """A cell of a table; `best` marks the best value of its column, `mark` is a footnote sign."""
 
     text: str
     best: bool = False
@@ -37,18 +38,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a head; columns listed in `words` hold text, all others hold numbers."""
+    """A table; the columns in `text_columns` are left-aligned, the others hold numbers."""
 
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
-    words: Collection[int] = (0,)
+    text_columns: Collection[int] = (0,)
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph; a `strong` one states a result."""
+    """A paragraph; `strong` emphasises it as a result."""
 
     text: str
     strong: bool = False
@@ -62,7 +63,7 @@ class Figure:
     drawings: Sequence[str]
     caption: str
     file: str
-    """The name of the picture that Markdown links to."""
+    """The name of the SVG file that Markdown links to."""
 
 
 Block = Table | Paragraph | Figure
@@ -79,7 +80,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A complete report; `kind` is the command that made its data."""
+    """A complete report; `kind` is the command that produced its data."""
 
     kind: str
     title: str
@@ -94,9 +95,9 @@ def cross_table(
     cell: Callable[[str, str], Cell],
     note: str = "",
 ) -> Table:
-    """A table of rows by columns, transposed if there are more columns than fit a page."""
+    """A table of rows by columns, transposed if it has more columns than fit on a page."""
     (row_title, row_names), (column_title, column_names) = rows, columns
-    if len(column_names) > max(WIDEST, len(row_names)):
+    if len(column_names) > max(MAX_COLUMNS, len(row_names)):
         transposed = [[Cell(name), *(cell(row, name) for row in row_names)] for name in column_names]
         return Table(caption, (column_title, *row_names), transposed, note)
     cells = [[Cell(row), *(cell(row, name) for name in column_names)] for row in row_names]
@@ -104,7 +105,7 @@ def cross_table(
 
 
 def as_markdown(document: Document, pictures: str | None = None) -> str:
-    """The document as GitHub Markdown; figures are linked if `pictures` names their folder, otherwise left out."""
+    """The document as GitHub Markdown; figures are linked if `pictures` names their folder, otherwise omitted."""
     parts = [f"# {escape_markdown(document.title)}", escape_markdown(document.lead)]
     for section in document.sections:
         blocks = [part for block in section.blocks for part in _markdown_block(block, pictures)]
@@ -113,9 +114,9 @@ def as_markdown(document: Document, pictures: str | None = None) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """The text on one line, with every character escaped that Markdown would interpret."""
+    """The text on one line, with the special characters of Markdown escaped."""
     line = " ".join(text.encode(errors="replace").decode().split())
-    return _MARKDOWN.sub(lambda found: "&lt;" if found[0] == "<" else f"\\{found[0]}", line)
+    return _MARKDOWN.sub(lambda match: "&lt;" if match[0] == "<" else f"\\{match[0]}", line)
 
 
 def _markdown_block(block: Block, pictures: str | None) -> Iterator[str]:
@@ -134,7 +135,7 @@ def _markdown_block(block: Block, pictures: str | None) -> Iterator[str]:
 
 def _markdown_rows(table: Table) -> Iterator[str]:
     yield _markdown_row(map(escape_markdown, table.head))
-    yield _markdown_row("---" if i in table.words else "---:" for i in range(len(table.head)))
+    yield _markdown_row("---" if i in table.text_columns else "---:" for i in range(len(table.head)))
     for row in table.rows:
         yield _markdown_row(map(_markdown_cell, row))
 
@@ -149,64 +150,63 @@ def _markdown_cell(cell: Cell) -> str:
 
 
 def decimal(value: float | None, digits: int = 2) -> str:
-    """The number with this many digits after the point."""
+    """The number with `digits` decimals."""
     return DASH if value is None else _format(value, f",.{digits}f")
 
 
 def signed(value: float | None, digits: int = 2) -> str:
-    """A difference, always with its sign."""
+    """A difference, with its sign even if it is positive."""
     return DASH if value is None else _format(value, f"+,.{digits}f")
 
 
-def _format(value: float, how: str) -> str:
-    """The number as a page shows it; huge ones as a power of ten, or they would be hundreds of digits long."""
-    how = how if abs(value) < 1e15 else f"{'+' if how[0] == '+' else ''}.3g"
-    return f"{value:{how}}".replace("-", "−")
+def _format(value: float, spec: str) -> str:
+    """The formatted number; huge ones in scientific notation, as they may have hundreds of digits."""
+    spec = spec if abs(value) < 1e15 else f"{'+' if spec[0] == '+' else ''}.3g"
+    return f"{value:{spec}}".replace("-", "−")
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean, finite even if the sum of the values is not."""
+    """The mean; it is finite even if the sum of the values overflows."""
     try:
         return fmean(values)
     except OverflowError:
         return math.fsum(value / len(values) for value in values)
 
 
-def deviation(values: Sequence[float]) -> float:
-    """The sample standard deviation, even of values whose squares are too large."""
+def standard_deviation(values: Sequence[float]) -> float:
+    """The sample standard deviation; it is finite even if the squares of the values overflow."""
     largest = max(map(abs, values))
     return stdev(values) if largest < 1e100 else stdev([value / largest for value in values]) * largest
 
 
-def whole(value: float | None) -> str:
-    """The number without a fraction, with thousands separated."""
+def integer(value: float | None) -> str:
+    """The number without decimals, with thousands separators."""
     return decimal(value, 0)
 
 
-def large(value: float | None) -> str:
-    """A large count in thousands or millions."""
+def abbreviated(value: float | None) -> str:
+    """A count; from 10,000 on in thousands (k) or millions (M)."""
     if value is None or value < 10_000:
-        return whole(value)
+        return integer(value)
     return f"{value / 1e6:,.1f} M" if value >= 1e6 else f"{value / 1e3:,.0f} k"
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share of 1 in percent, without a line break before the sign."""
+    """A share between 0 and 1 in percent, with a no-break space before the sign."""
     return f"{100 * share:.{digits}f}\u00a0%"
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """A confidence interval of a difference; a dash if there is none."""
+    """The confidence interval of a difference, or a dash if there is none."""
     return DASH if low is None or high is None else f"{signed(low)} to {signed(high)}"
 
 
 def p_value(p: float | None) -> str:
-    """A p-value to three digits."""
     return DASH if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def plural(number: int, noun: str) -> str:
-    """The number and the noun, in the singular or the plural."""
+    """`1 seed`, `3 seeds`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -219,51 +219,51 @@ def name_seeds(seeds: Sequence[int]) -> str:
 
 def with_deviation(average: float | None, values: Sequence[float], digits: int = 2) -> str:
     """A mean over seeds, with the standard deviation between seeds if there are several."""
-    spread = f" ± {decimal(deviation(values), digits)}" if average is not None and len(values) > 1 else ""
+    spread = f" ± {decimal(standard_deviation(values), digits)}" if average is not None and len(values) > 1 else ""
     return decimal(average, digits) + spread
 
 
 def best_of(values: Sequence[float | None], digits: int = 2, *, lowest: bool = False) -> list[bool]:
-    """Which values are the best at the digits shown. A single value is not called the best."""
+    """Which values are the best after rounding to the decimals shown. A single value is never marked."""
     rounded = [round(value, digits) for value in values if value is not None]
     best = (min if lowest else max)(rounded) if len(rounded) > 1 else None
     return [value is not None and round(value, digits) == best for value in values]
 
 
 def number_column(values: Sequence[float | None], digits: int = 2, *, lowest: bool = False) -> list[Cell]:
-    """A column of numbers with its best marked."""
-    best = best_of(values, digits, lowest=lowest)
-    return [Cell(decimal(value, digits), best=one) for value, one in zip(values, best, strict=True)]
+    """A column of numbers, with the best value marked."""
+    marks = best_of(values, digits, lowest=lowest)
+    return [Cell(decimal(value, digits), best=best) for value, best in zip(values, marks, strict=True)]
 
 
-def digits_of(values: Iterable[float]) -> int:
-    """Digits after the point that show four digits of the largest number."""
-    most = max(map(abs, values), default=0.0)
-    return min(6, max(0, 3 - math.floor(math.log10(most)))) if most else 1
+def decimals_for(values: Iterable[float]) -> int:
+    """The number of decimals that shows four significant digits of the largest value, at most 6."""
+    largest = max(map(abs, values), default=0.0)
+    return min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest else 1
 
 
-SCRIPTS = ("elements.js", "chart.js", "reading.js", "curves.js", "graph.js", "player.js", "text.js", "page.js")
-TALL = 40
-"""Rows above which a table scrolls under its head."""
-LONG = 36
-"""Characters above which a text in a table may wrap."""
+SCRIPTS = ("elements.js", "chart.js", "crosshair.js", "curves.js", "graph.js", "player.js", "sections.js", "page.js")
+SCROLL_ROWS = 40
+"""Tables with more rows than this scroll below a fixed header."""
+WRAP_LENGTH = 36
+"""Table cells with more characters than this may wrap."""
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; "
 
 
-def run_page(data: dict[str, Any], graph: str | None) -> str:  # JSON, on its way into the page's script
-    """The page of a run, from what `run_data` and `graph_figure` return."""
+def run_page(data: dict[str, Any], graph: str | None) -> str:  # the JSON of run_data.py
+    """The page of a run, from the results of `run_data` and `run_graph`."""
     style, script = asset("page.css"), "".join(map(asset, SCRIPTS))
-    policy = f"{POLICY}style-src '{digest(style)}'; script-src '{digest(script)}'"
-    trusted = {"style": Markup(style), "script": Markup(script), "data": Markup(embed(data))}
-    drawing = None if graph is None else Markup(graph)
-    return render("run.html.j2", policy=policy, name=data["name"], graph=drawing, **trusted)
+    policy = f"{POLICY}style-src '{csp_hash(style)}'; script-src '{csp_hash(script)}'"
+    trusted = {"style": Markup(style), "script": Markup(script), "data": Markup(embed_json(data))}
+    graph = None if graph is None else Markup(graph)
+    return render("run.html.j2", policy=policy, name=data["name"], graph=graph, **trusted)
 
 
 def document_page(document: Document) -> str:
-    """A document as a page without a script."""
+    """A document as a page without scripts."""
     style = asset("page.css") + asset("document.css")
-    policy = f"{POLICY}style-src '{digest(style)}' '{digest(STYLE)}'"
-    sizes = {"tall": TALL, "long": LONG}
+    policy = f"{POLICY}style-src '{csp_hash(style)}' '{csp_hash(STYLE)}'"
+    sizes = {"scroll_rows": SCROLL_ROWS, "wrap_length": WRAP_LENGTH}
     return render("document.html.j2", policy=policy, style=Markup(style), document=document, **sizes)
 
 
@@ -288,22 +288,22 @@ def _environment() -> Environment:
 
 
 def _encodable(value: object) -> object:
-    """Replaces lone surrogates, which have no bytes in UTF-8, with question marks."""
+    """Replaces lone surrogates, which UTF-8 cannot encode, with question marks."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return value.encode(errors="replace").decode()
 
 
-def embed(data: object) -> str:
-    """JSON that can stand in a script element: without `<`, nothing in it can end the element."""
+def embed_json(data: object) -> str:
+    """JSON for a script element. `<` is escaped, so that no string can end the element."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def asset(name: str) -> str:
-    """The text of a style sheet or script of this package."""
+    """The text of a style sheet or script in `assets/`."""
     return (files("cclm.report") / "assets" / name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
-def digest(text: str) -> str:
-    """The hash by which a Content-Security-Policy names an inline style or script."""
+def csp_hash(text: str) -> str:
+    """The hash that allows an inline style or script in a Content-Security-Policy."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

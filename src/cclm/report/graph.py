@@ -1,7 +1,7 @@
-"""The language graph as the paper's Figure 1 draws it: a picture of its own, or the same drawing inside a page.
+"""The language graph in the style of the paper's Figure 1: as an SVG file, as part of a page, as a terminal table.
 
-Both are drawn here and nowhere else. In a page the drawing carries no state: its script adds the class `open` to nodes
-and edges of languages that take part at the chosen step, closes the rings, and fills in the numbers.
+The drawing in a page shows no particular step: the script of the page adds the class `open` to the nodes and edges of
+languages admitted at the selected step, draws the rings, and writes the competences.
 """
 
 import math
@@ -28,9 +28,9 @@ from cclm.report.graph_layout import (
 from cclm.report.svg import MONO, SANS, Style, element, number, plain, shorten
 
 GROUND, INK, QUIET, FAINT, NEUTRAL = "#ffffff", "#1d232b", "#5f6873", "#7c8794", "#66707d"
-# Contrast at least 4.5:1 with white letters and on white, 3:1 on the dark ground.
+# Contrast: at least 4.5:1 with white letters and on white, 3:1 on the dark background.
 COLOURS = ("#2b6cb0", "#b7500f", "#2b7d4b", "#8a4ba6", "#bb3453", "#177b88", "#85680f", "#5b62c9")
-# Light colours are attributes, so that programs without CSS draw them; only dark ones need a style sheet.
+# Light colours are attributes, for viewers without CSS; dark ones need a style sheet.
 DARK = """@media (prefers-color-scheme: dark) {
 .language-graph .ground { fill: #15191f }
 .language-graph .ink { fill: #e8ecf1 }
@@ -47,9 +47,9 @@ def draw_graph(
 ) -> str:
     """The graph as a complete SVG document: HRLs left, LRLs right, a strong edge from the nearest HRL of each LRL.
 
-    Without `admitted` all LRLs are filled: the drawing shows the graph, not a moment of training. `readiness` is the
-    HRLs-evaluated competence, written beside the LRLs that have one. Of very many languages the most similar are
-    drawn, and a line says how many are not.
+    `admitted` are the languages admitted so far; None fills all nodes. `readiness` is the HRLs-evaluated competence,
+    written beside the LRLs that have one. With very many languages, only the most similar ones are drawn, and the
+    legend has the number of the others.
     """
     check_known(admitted or (), graph.languages, "admitted")
     _check_readiness(graph, readiness or {})
@@ -65,7 +65,7 @@ def draw_graph(
 
 
 def graph_figure(graph: LanguageGraph, nodes: Mapping[str, GraphNode]) -> str:
-    """The graph as an SVG element of a page; `nodes` says for each language what the page's script shows there."""
+    """The graph as an SVG element for a page; `nodes` links each language to the data of the page's script."""
     if draws_families(graph):
         return families_figure(graph, nodes)
     readings = max(len(nodes[lrl].tasks) for lrl in graph.low_resource)
@@ -86,20 +86,20 @@ def _box(width: float, height: float) -> Style:
 
 
 def _body(view: GraphView) -> Iterator[str]:
-    for word, column in (("high-resource", view.layout.hrls), ("low-resource", view.layout.lrls)):
+    for heading, column in (("high-resource", view.layout.hrls), ("low-resource", view.layout.lrls)):
         x = next(iter(column.values()))[0]
-        yield _quiet(word, max(x, 42.0), view.layout.top - 14)  # 42: half the width of the longer word
+        yield _quiet(heading, max(x, 42.0), view.layout.top - 14)  # 42: half the width of the longer heading
     yield from _edges(view)
     yield from _similarities(view)
-    for lang, place in (view.layout.hrls | view.layout.lrls).items():
-        yield _node(view, lang, place)
+    for lang, centre in (view.layout.hrls | view.layout.lrls).items():
+        yield _node(view, lang, centre)
 
 
 def _check_readiness(graph: LanguageGraph, readiness: Mapping[str, float]) -> None:
     check_known(readiness, graph.low_resource, "readiness")
     for lrl, value in readiness.items():
         if not is_number(value) or not 0 <= value < math.inf:
-            raise ValueError(f"readiness of {lrl} is {value!r}; a competence is a finite number of at least 0")
+            raise ValueError(f"readiness of {lrl} is {value!r}; a competence must be a finite number >= 0")
 
 
 def _title(view: GraphView, title: str) -> Iterator[str]:
@@ -109,13 +109,13 @@ def _title(view: GraphView, title: str) -> Iterator[str]:
 
 
 def _colour(view: GraphView, lang: str) -> str:
-    """An HRL's own colour; an LRL has the colour of its nearest HRL."""
+    """The colour of an HRL; an LRL has the colour of its nearest HRL."""
     hrl = view.nearest(lang) if lang in view.graph.similarity else lang
     return NEUTRAL if hrl is None else COLOURS[list(view.layout.hrls).index(hrl) % len(COLOURS)]
 
 
 def _edges(view: GraphView) -> Iterator[str]:
-    # Relative to the most similar pair: overlaps are small numbers, and every graph has its own range.
+    # Relative to the most similar pair: the range of similarities differs from graph to graph.
     strongest = max(nearness(view.graph, lrl) for lrl in view.layout.lrls) or 1.0
     for hrl, lrl in view.pairs():
         strength = view.graph.similarity[lrl][hrl] / strongest
@@ -123,14 +123,14 @@ def _edges(view: GraphView) -> Iterator[str]:
 
 
 def _edge(view: GraphView, hrl: str, lrl: str, strength: float) -> str:
-    crowd = max(len(view.layout.hrls) / 4, 1) ** -0.8  # many faint edges add up to a dark one
+    crowd = max(len(view.layout.hrls) / 4, 1) ** -0.8  # many overlapping faint edges look dark
     width = view.layout.scale.line * (0.8 + 3 * strength)
     opacity = f"{crowd * (0.2 + 0.6 * strength):.2f}"
     return _curve(view, hrl, lrl, class_="edge", stroke=FAINT, stroke_width=width, stroke_opacity=opacity)
 
 
 def _strong_edge(view: GraphView, hrl: str, lrl: str, strength: float) -> str:
-    """The edge from the nearest HRL, with an arrow that shows the direction of all edges."""
+    """The edge from the nearest HRL; only these edges have an arrow, which shows the direction of all edges."""
     line = view.layout.scale.line
     (x, y), size = view.ends(hrl, lrl)[1], ARROW * line
     arrow = f"M{number(x + size)} {number(y)}l{number(-size)} {number(-size / 2)}v{number(size)}z"
@@ -157,12 +157,12 @@ def _curve(view: GraphView, hrl: str, lrl: str, **style: str | float) -> str:
 
 
 def _similarities(view: GraphView) -> Iterator[str]:
-    """The similarity on each strong edge, in a gap of the line."""
+    """The similarity on each strong edge, on a background that interrupts the line."""
     font = view.layout.scale.small_font
     width, height = 4 * 0.62 * font + 6, font + 3
     for lrl in view.layout.lrls:
         if hrl := view.nearest(lrl):
-            x, y = _along(*view.ends(hrl, lrl))
+            x, y = _point_on_curve(*view.ends(hrl, lrl))
             box: Style = {"x": x - width / 2, "y": y - height / 2, "width": width, "height": height}
             yield element("rect", class_="ground", fill=GROUND, rx=height / 2, **box)
             value = f"{view.graph.similarity[lrl][hrl]:.2f}"
@@ -170,46 +170,45 @@ def _similarities(view: GraphView) -> Iterator[str]:
             yield _text(value, x, y + 0.35 * font, class_="ink similarity", **style)
 
 
-def _along(start: Point, end: Point, t: float = 0.7) -> Point:
-    """The point of the curve at t; near the LRL, where strong edges lie apart."""
+def _point_on_curve(start: Point, end: Point, t: float = 0.7) -> Point:
+    """The point of the curve at `t`; the default is near the LRL, where strong edges are apart."""
     (x1, y1), (x2, y2) = start, end
     x = (1 - t) ** 3 * x1 + 3 * t * (1 - t) * (x1 + x2) / 2 + t**3 * x2
     return x, y1 + (y2 - y1) * t * t * (3 - 2 * t)
 
 
-def _node(view: GraphView, lang: str, place: Point) -> str:
+def _node(view: GraphView, lang: str, centre: Point) -> str:
     if view.nodes:
-        return _page_node(view, lang, place, view.nodes[lang])
+        return _page_node(view, lang, centre, view.nodes[lang])
     state, colour = view.state(lang), _colour(view, lang)
     hollow: Style = {"class_": "ground", "fill": GROUND, "stroke": FAINT}
     filled: Style = {"fill": colour, "stroke": colour}
-    parts = [_circle(view, place, **(hollow if state == "lrl waiting" else filled)), _name(view, lang, place)]
+    parts = [_circle(view, centre, **(hollow if state == "lrl waiting" else filled)), _name(view, lang, centre)]
     if lang in view.readiness:
         value = view.readiness[lang]
-        # Competence has no upper limit: 1 means only "as good as the bitext model".
-        parts.append(
-            _readiness(view, view.layout.readiness_x, place[1], f"{value:.2f}" if value < 1000 else f"{value:.0e}")
-        )
+        # Competence may exceed 1, which only means as good as the bitext model.
+        text = f"{value:.2f}" if value < 1000 else f"{value:.0e}"
+        parts.append(_readiness(view, view.layout.readiness_x, centre[1], text))
     return element("g", *parts, class_=f"node {state}")
 
 
-def _page_node(view: GraphView, lang: str, place: Point, node: GraphNode) -> str:
-    """A node whose state the page's script sets: its disc, its ring with a mark, and the text for its competence."""
-    parts = [_circle(view, place, class_="disc"), *ring(place, view.layout.scale.radius, view.layout.scale.line)]
-    parts.append(_name(view, lang, place))
+def _page_node(view: GraphView, lang: str, centre: Point, node: GraphNode) -> str:
+    """A node that the page's script updates: a disc, a ring with a mark, and a text for its competence."""
+    parts = [_circle(view, centre, class_="disc"), *ring(centre, view.layout.scale.radius, view.layout.scale.line)]
+    parts.append(_name(view, lang, centre))
     if lang in view.layout.lrls:
-        parts.append(_readiness(view, view.layout.readiness_x, place[1], ""))
+        parts.append(_readiness(view, view.layout.readiness_x, centre[1], ""))
     elif view.layout.names_inside:
-        x = place[0] - view.layout.scale.radius - ring_width(view.layout.scale.line) - 5
-        parts.append(_readiness(view, x, place[1], "", text_anchor="end"))
+        x = centre[0] - view.layout.scale.radius - ring_width(view.layout.scale.line) - 5
+        parts.append(_readiness(view, x, centre[1], "", text_anchor="end"))
     inside = " inside" if view.layout.names_inside else ""
     return element("g", *parts, class_=f"node {view.state(lang)}{inside} {node.hue}", data_tasks=_tasks(node))
 
 
-def _circle(view: GraphView, place: Point, **style: str | float) -> str:
+def _circle(view: GraphView, centre: Point, **style: str | float) -> str:
     line = 2.5 * view.layout.scale.line
     return element(
-        "circle", cx=place[0], cy=place[1], r=view.layout.scale.radius - line / 2, stroke_width=line, **style
+        "circle", cx=centre[0], cy=centre[1], r=view.layout.scale.radius - line / 2, stroke_width=line, **style
     )
 
 
@@ -219,9 +218,9 @@ def _readiness(view: GraphView, x: float, y: float, content: str, **more: str | 
     return _text(content, x, y + 0.35 * font, **style, **more)
 
 
-def _name(view: GraphView, lang: str, place: Point) -> str:
-    """The code of the language: in the circle if it fits, otherwise beside it, away from the edges."""
-    (x, y), scale = place, view.layout.scale
+def _name(view: GraphView, lang: str, centre: Point) -> str:
+    """The name of the language: inside the circle if it fits, otherwise beside it."""
+    (x, y), scale = centre, view.layout.scale
     away = scale.radius + 6 + (ring_width(scale.line) if view.nodes else 0)
     style: Style = {"class_": "ink name", "font_size": scale.font, "font_family": MONO}
     if view.layout.names_inside:
@@ -250,17 +249,17 @@ def _text(content: str, x: float, y: float, **style: str | float) -> str:
     return element("text", content, x=x, y=y, **(ink | style))
 
 
-WIDEST = 12
-"""LRLs up to which a column each fits a terminal."""
+MAX_COLUMNS = 12
+"""The most LRLs that get one column each in a terminal."""
 RANKS = ("nearest", "second", "third")
 
 
 def similarity_table(graph: LanguageGraph) -> Table:
-    """The matrix, HRLs by LRLs; of more than twelve LRLs a row each, with the three HRLs nearest to it."""
-    table = _matrix(graph) if len(graph.low_resource) <= WIDEST else _nearest_three(graph)
+    """All similarities, HRLs by LRLs; with more than twelve LRLs, one row per LRL with its three nearest HRLs."""
+    table = _matrix(graph) if len(graph.low_resource) <= MAX_COLUMNS else _nearest_three(graph)
     table.caption = "* nearest HRL"
     if graph.isolated:
-        table.caption += f"; like no HRL: {listed(graph.isolated)}"
+        table.caption += f"; similar to no HRL: {listed(graph.isolated)}"
     return table
 
 
@@ -276,15 +275,15 @@ def _nearest_three(graph: LanguageGraph) -> Table:
     table = Table("LRL", *ranks)
     longest = max(map(len, graph.high_resource))
     for lrl in graph.low_resource:
-        # Sorting keeps the declared order among equals, as `nearest` does.
+        # Sorting is stable: ties stay in the declared order, as in `nearest`.
         ranked = sorted(graph.high_resource, key=lambda hrl: -graph.similarity[lrl][hrl])[: len(ranks)]
-        named = (Text(f"{hrl:{longest}} ").append_text(_cell(graph, hrl, lrl)) for hrl in ranked)
-        table.add_row(lrl, *named)
+        cells = (Text(f"{hrl:{longest}} ").append_text(_cell(graph, hrl, lrl)) for hrl in ranked)
+        table.add_row(lrl, *cells)
     return table
 
 
 def _cell(graph: LanguageGraph, hrl: str, lrl: str) -> Text:
-    """The similarity; bold and with an asterisk where this is the nearest HRL."""
+    """The similarity; bold and with an asterisk if this is the nearest HRL."""
     value = graph.similarity[lrl][hrl]
     if value and graph.nearest[lrl] == hrl:
         return Text(f"{value:.2f}*", style="bold")

@@ -1,4 +1,4 @@
-"""Where each language stands in a drawing of the language graph, which ones are drawn, and the drawing in words."""
+"""The layout of a drawing of the language graph: which languages are drawn, where, and a description in text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,19 +7,19 @@ from cclm.curriculum import LanguageGraph
 from cclm.report.svg import text_width
 
 MOST = 120
-"""Languages per side in one drawing; nobody reads more rows than this."""
+"""The most languages per side in one drawing: more rows cannot be read."""
 ALL_EDGES = 40
-"""Languages per side up to which every edge is drawn; beyond, faint edges only blur the drawing."""
+"""The most languages per side for which all edges are drawn: more faint edges cannot be told apart."""
 ARROW = 11.0
 NAME_WIDTH = 110.0
-"""Pixels for a name beside its node in a page; longer names are cut."""
+"""Pixels for a name beside its node in a page; longer names are shortened."""
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The size of everything, in pixels, for drawings of `up_to` this many languages per side."""
+    """Sizes in pixels for drawings with at most `up_to` languages per side."""
 
     up_to: int
     pitch: float
@@ -39,7 +39,7 @@ PAGE_SCALES = (Scale(up_to=8, pitch=62, radius=21, font=13.5, small_font=11.5, l
 
 @dataclass(frozen=True)
 class Layout:
-    """The centre of every language that is drawn, from top to bottom, and the frame around them."""
+    """The centre of every drawn language, from top to bottom, and the size of the drawing."""
 
     hrls: dict[str, Point]
     lrls: dict[str, Point]
@@ -53,7 +53,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class GraphNode:
-    """What a page shows at a language: its colour, as CSS classes, and the numbers of the tasks it stands for."""
+    """A language in a page: the CSS classes of its colour, and the indices of its tasks in the page's data."""
 
     hue: str
     tasks: tuple[int, ...]
@@ -61,22 +61,22 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class GraphView:
-    """A graph with its layout, and what is known about its languages at one moment."""
+    """A graph with its layout and the state of its languages."""
 
     graph: LanguageGraph
     layout: Layout
     admitted: frozenset[str] | None = None
-    """None if the drawing shows the graph itself, not a moment of training."""
+    """The languages admitted so far; None for a drawing of the graph alone."""
     readiness: Mapping[str, float] = field(default_factory=dict)
     nodes: Mapping[str, GraphNode] | None = None
-    """For a page, whose script shows every moment; None for a picture of its own."""
+    """Set for a drawing in a page, whose script shows the state at each step; None for an SVG file."""
 
     def nearest(self, lrl: str) -> str | None:
         """The nearest HRL; None for an LRL that is similar to no HRL."""
         return self.graph.nearest[lrl] if nearness(self.graph, lrl) else None
 
     def state(self, lang: str) -> str:
-        """The classes of a node: hrl, lrl, lrl admitted or lrl waiting."""
+        """The CSS classes of a node: `hrl`, `lrl`, `lrl admitted` or `lrl waiting`."""
         if lang in self.layout.hrls:
             return "hrl"
         if self.admitted is None:
@@ -84,7 +84,7 @@ class GraphView:
         return "lrl admitted" if lang in self.admitted else "lrl waiting"
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The (HRL, LRL) that get an edge; faint edges first, so that strong ones are drawn over them."""
+        """The pairs (HRL, LRL) that get an edge; faint edges first, so that strong ones are drawn over them."""
         hrls, lrls = self.layout.hrls, self.layout.lrls
         pairs = [(hrl, lrl) for lrl in lrls for hrl in hrls]
         if max(len(hrls), len(lrls)) > ALL_EDGES or self.left_out():
@@ -94,7 +94,7 @@ class GraphView:
         )
 
     def ends(self, hrl: str, lrl: str) -> tuple[Point, Point]:
-        """Where an edge starts and stops: at the rims of the nodes, with room for an arrow if the LRL gets one."""
+        """The end points of an edge: the rims of the nodes, with space for an arrow if the LRL gets one."""
         (x1, y1), (x2, y2) = self.layout.hrls[hrl], self.layout.lrls[lrl]
         scale = self.layout.scale
         arrow = ARROW * scale.line if self.nearest(lrl) else 0.0
@@ -102,18 +102,18 @@ class GraphView:
         return (x1 + rim, y1), (x2 - rim - arrow, y2)
 
     def description(self) -> str:
-        """The drawing in words, for screen readers."""
+        """A description of the drawing for screen readers."""
         sides = f"{len(self.graph.high_resource)} high-resource and {len(self.graph.low_resource)} low-resource"
         return f"{sides} languages. {'; '.join(map(self._describe_lrl, self.layout.lrls))}. {self.left_out()}"
 
     def _describe_lrl(self, lrl: str) -> str:
         hrl = self.nearest(lrl)
-        near = f"nearest to {hrl} ({self.graph.similarity[lrl][hrl]:.2f})" if hrl else "like no HRL"
+        near = f"nearest to {hrl} ({self.graph.similarity[lrl][hrl]:.2f})" if hrl else "similar to no HRL"
         state = self.state(lrl).removeprefix("lrl").strip()
         return f"{lrl}: {near}" + (f", {state}" if state else "")
 
     def legend(self) -> list[str]:
-        """How to read the drawing, in lines that fit its width."""
+        """The lines of the legend, which fit the width of the drawing."""
         items = ["strong line: nearest HRL and its similarity"]
         if self.admitted is not None:
             items = ["● admitted", "○ waiting", *items]
@@ -126,12 +126,12 @@ class GraphView:
         return [*lines, *filter(None, [self.left_out()])]
 
     def left_out(self) -> str:
-        """How many languages are not drawn, in words; empty if all are."""
+        """A note on the languages that are not drawn; empty if all are drawn."""
         hrls = len(self.graph.high_resource) - len(self.layout.hrls)
-        absent = set(self.graph.low_resource) - set(self.layout.lrls)
-        admitted = "" if self.admitted is None else f" ({len(absent & self.admitted):,} admitted)"
-        parts = [f"{_count(len(absent), 'LRL')} less like any HRL{admitted}"] if absent else []
-        parts += [f"{_count(hrls, 'HRL')} nearest to none of these"] if hrls else []
+        lrls = set(self.graph.low_resource) - set(self.layout.lrls)
+        admitted = "" if self.admitted is None else f" ({len(lrls & self.admitted):,} admitted)"
+        parts = [f"{_count(len(lrls), 'LRL')} less similar to any HRL{admitted}"] if lrls else []
+        parts += [f"{_count(hrls, 'HRL')} not nearest to any LRL drawn"] if hrls else []
         return f"not drawn: {' and '.join(parts)}" if parts else ""
 
 
@@ -150,12 +150,12 @@ def ring_width(line: float) -> float:
 
 
 def nearness(graph: LanguageGraph, lrl: str) -> float:
-    """The similarity of the nearest HRL; 0 for an LRL that is similar to no HRL and so has no nearest."""
+    """The similarity to the nearest HRL; 0 for an LRL that is similar to no HRL."""
     return graph.similarity[lrl][graph.nearest[lrl]]
 
 
 def drawn_languages(graph: LanguageGraph) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The HRLs and LRLs to draw: all, or of very many the LRLs most similar to an HRL, with their nearest HRLs."""
+    """The HRLs and LRLs to draw: all, or with very many the most similar LRLs and their nearest HRLs."""
     hrls, lrls = graph.high_resource, graph.low_resource
     if max(len(hrls), len(lrls)) > MOST:
         lrls = tuple(sorted(lrls, key=lambda lrl: -nearness(graph, lrl)))[:MOST]
@@ -165,13 +165,13 @@ def drawn_languages(graph: LanguageGraph) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def order_lrls(graph: LanguageGraph, lrls: tuple[str, ...]) -> tuple[str, ...]:
-    """LRLs in the order of their nearest HRLs, so that no two strong edges cross; those without one come last."""
+    """LRLs in the order of their nearest HRLs, so that no two strong edges cross; isolated LRLs come last."""
     rank = {hrl: i for i, hrl in enumerate(graph.high_resource)}
     return tuple(sorted(lrls, key=lambda lrl: (not nearness(graph, lrl), rank[graph.nearest[lrl]])))
 
 
 def picture_layout(graph: LanguageGraph, *, head: float, with_readiness: bool) -> Layout:
-    """The layout of a picture of its own, below a head of this height; every name is shown in full."""
+    """The layout of an SVG file, below a title of height `head`; names are never shortened."""
     hrls, lrls = drawn_languages(graph)
     scale = _scale(SCALES, hrls, lrls)
     readiness = scale.font * 4 if with_readiness else 0.0
@@ -179,7 +179,7 @@ def picture_layout(graph: LanguageGraph, *, head: float, with_readiness: bool) -
 
 
 def page_layout(graph: LanguageGraph, readings: int) -> Layout:
-    """The layout inside a page: narrow enough for phones, with room for this many numbers beside an LRL."""
+    """The layout in a page: narrow enough for phones, with space for `readings` numbers beside an LRL."""
     hrls, lrls = drawn_languages(graph)
     scale = _scale(PAGE_SCALES, hrls, lrls)
     room = scale.font * 3 * readings + ring_width(scale.line)
@@ -201,10 +201,10 @@ def _layout(
     *,
     is_page: bool = False,
 ) -> Layout:
-    """The layout for any of the two; `spans` are the least and the greatest distance between the two columns."""
+    """`spans` are the smallest and the largest distance between the two columns."""
     hrls, lrls = sides
     inside = scale.up_to == SCALES[0].up_to and max(map(len, hrls + lrls)) <= 4
-    left, right = (_beside(side, scale, inside, name_width) for side in sides)
+    left, right = (_node_extent(side, scale, inside, name_width) for side in sides)
     if is_page:
         left, right = left + (readiness if inside else ring_width(scale.line)), right + ring_width(scale.line)
     rows = scale.pitch * max(len(hrls), len(lrls))
@@ -224,10 +224,10 @@ def _layout(
     )
 
 
-def _beside(names: tuple[str, ...], scale: Scale, inside: bool, most: float) -> float:
-    """From the centre of a node to the far end of the names beside it."""
-    name = 0.0 if inside else min(max(text_width(name, scale.font) for name in names), most)
-    return scale.radius + 10 + name
+def _node_extent(names: tuple[str, ...], scale: Scale, inside: bool, name_width: float) -> float:
+    """The distance from the centre of a node to the end of the name beside it."""
+    width = 0.0 if inside else min(max(text_width(name, scale.font) for name in names), name_width)
+    return scale.radius + 10 + width
 
 
 def _column(names: tuple[str, ...], x: float, top: float, rows: float) -> dict[str, Point]:

@@ -1,4 +1,4 @@
-"""What `cclm report DIR` writes: the page of a run, or the page, Markdown and figure of a study or a sweep."""
+"""The files that `cclm report DIR` writes: a page for a run; a page, Markdown and a figure for a study or sweep."""
 
 from pathlib import Path
 
@@ -16,19 +16,19 @@ from cclm.report.sweep import figure_2, sweep_markdown, sweep_page
 
 
 def is_study(folder: Path) -> bool:
-    """Whether the folder has the results of a study."""
+    """Whether the folder contains the results of a study."""
     return (folder / "results.json").exists()
 
 
 def is_sweep(folder: Path) -> bool:
-    """Whether the folder has the results of a sweep."""
+    """Whether the folder contains the results of a sweep."""
     return (folder / "sweep.json").exists()
 
 
 def write_study(folder: Path) -> Path:
     """Writes report.html, report.md and forest.svg of a study, and returns the path of the page."""
     results = StudyResults.read(folder / "results.json")
-    seconds = _seconds(folder, results)
+    seconds = _training_seconds(folder, results)
     write_if_changed(folder / "forest.svg", forest_plot(Study(results)))
     write_if_changed(folder / "report.md", study_markdown(results, seconds=seconds, pictures="."))
     write_if_changed(folder / "report.html", study_page(results, seconds=seconds))
@@ -44,15 +44,16 @@ def write_sweep(folder: Path) -> Path:
     return folder / "report.html"
 
 
-def _seconds(folder: Path, results: StudyResults) -> dict[str, float]:
-    """How long each run was trained, over all its sessions; a run without timing.jsonl is left out."""
+def _training_seconds(folder: Path, results: StudyResults) -> dict[str, float]:
+    """The training time of each run, summed over its sessions; runs without timing.jsonl are omitted."""
     work = folder.parent.parent
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for run in (trial.run for trial in results.trials):
-        clocks = sorted((work / run).glob("timing.jsonl")) or sorted((work / run).glob("*/timing.jsonl"))
-        if clocks:
-            found[run] = sum(map(trained_seconds, clocks))
-    return found
+        # The bitext system is a folder of runs, one per language.
+        files = sorted((work / run).glob("timing.jsonl")) or sorted((work / run).glob("*/timing.jsonl"))
+        if files:
+            seconds[run] = sum(map(trained_seconds, files))
+    return seconds
 
 
 def run_report(run: Path) -> Path:

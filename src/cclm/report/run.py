@@ -1,4 +1,4 @@
-"""A run directory as it is on disk: log, graph, benchmark, scores and translations, read through their formats."""
+"""Reads everything in a run directory that its report shows: log, graph, benchmark, scores, translations."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,17 +16,17 @@ from cclm.formats.log import Log
 from cclm.formats.scores import Scores, Signature
 
 SENTENCES = 3
-"""Translations shown per language."""
+"""The number of translations shown per language."""
 MOST_OTHERS = 4
-"""Other systems shown beside this one in the table of scores."""
-WITHOUT = "repair or remove the file: the report can do without it"
-_OWN = frozenset(("checkpoint", "off_target", "scorers"))
-"""Parts of a signature in which comparable scores may differ: the checkpoint, and scores that not every run has."""
+"""The most other runs shown in the score table."""
+OPTIONAL = "repair or remove the file: the report does not need it"
+_MAY_DIFFER = frozenset(("checkpoint", "off_target", "scorers"))
+"""Signature fields that may differ between comparable scores: the checkpoint, and scores that not all runs have."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A few sentences in one direction, each with source, translation and reference as far as they exist."""
+    """Example sentences of one translation direction; a source or reference that does not exist is None."""
 
     split: str
     source: str
@@ -36,7 +36,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Run:
-    """Everything in a run directory that its report shows; what does not exist is empty or None."""
+    """The content of a run directory. Files that do not exist are empty or None."""
 
     name: str
     config: str
@@ -48,12 +48,12 @@ class Run:
     benchmark: Mapping[str, float]
     scores: Scores | None
     others: Mapping[str, Scores]
-    """Scores of other systems in the same work folder, the bitext models first, if they are comparable."""
+    """Scores of other runs in the same work folder that are comparable; the bitext models come first."""
     passages: list[Passage]
 
 
 def read_run(run: Path) -> Run:
-    """The run in this folder."""
+    """Reads a run directory; raises ConfigError if it has no log, DataError if a file is damaged."""
     log = run / "log.jsonl"
     if not log.is_file():
         raise ConfigError(f"no run here: {run} has no log.jsonl; give the folder of a run, <work>/runs/<name>")
@@ -62,9 +62,9 @@ def read_run(run: Path) -> Run:
 
 
 def run_facts(run: Path, log: Log) -> Run:
-    """Everything in the folder but the translations, with a log that has been read already."""
+    """Everything in the run directory but the translations, with a log that has been read already."""
     config, scores, environment = run / "config.yaml", run / "scores.json", run / "environment.json"
-    own = Scores.read(scores) if scores.is_file() else None
+    run_scores = Scores.read(scores) if scores.is_file() else None
     return Run(
         name=run.resolve().name,
         config=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else "",
@@ -73,8 +73,8 @@ def run_facts(run: Path, log: Log) -> Run:
         more_tokens=tokens_after_the_log(run, log.stopped.step) if log.stopped else 0,
         graph=_read_graph(_shared(run, "graph.json")),
         benchmark=_read_benchmark(_shared(run, "benchmark.json")),
-        scores=own,
-        others=_comparable_scores(run.resolve(), own) if own else {},
+        scores=run_scores,
+        others=_comparable_scores(run.resolve(), run_scores) if run_scores else {},
         passages=[],
     )
 
@@ -83,20 +83,20 @@ def _read_log(path: Path) -> Log:
     try:
         return Log.read(path)
     except DataError as error:
-        # Resuming would not help: it only cuts off what was written after the newest checkpoint.
-        raise DataError(f"{error}; for the report it is enough to delete that line") from None
+        # Resuming does not repair it: that only truncates what was written after the newest checkpoint.
+        raise DataError(f"{error}; delete that line to get a report") from None
 
 
 def _shared(run: Path, name: str) -> Path:
-    """The run's own copy of a file, or the one that all runs of the work folder share."""
-    own = run / name
-    return own if own.is_file() else run.resolve().parent.parent / name
+    """The copy of a file in the run, or else the one in the work folder, which its runs share."""
+    copy = run / name
+    return copy if copy.is_file() else run.resolve().parent.parent / name
 
 
 def _read_object(path: Path) -> dict[str, object]:
-    content = parse_json(path.read_bytes(), str(path), WITHOUT)
+    content = parse_json(path.read_bytes(), str(path), OPTIONAL)
     if not isinstance(content, dict):
-        raise DataError(f"{path}: expected an object, got {type(content).__name__}; {WITHOUT}")
+        raise DataError(f"{path}: expected an object, got {type(content).__name__}; {OPTIONAL}")
     return content
 
 
@@ -106,7 +106,7 @@ def _read_graph(path: Path) -> LanguageGraph | None:
     try:
         return LanguageGraph.from_dict(_read_object(path))
     except (ValueError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: {error}; {WITHOUT}") from None
+        raise DataError(f"{path}: {error}; {OPTIONAL}") from None
 
 
 def _read_benchmark(path: Path) -> Mapping[str, float]:
@@ -115,37 +115,37 @@ def _read_benchmark(path: Path) -> Mapping[str, float]:
     try:
         return Benchmark.read(path).losses
     except DataError as error:
-        raise DataError(f"{error}; {WITHOUT}") from None
+        raise DataError(f"{error}; {OPTIONAL}") from None
 
 
-def _comparable_scores(run: Path, own: Scores) -> dict[str, Scores]:
-    """Scores of other runs of the work folder with the same metrics, test sets and beam."""
+def _comparable_scores(run: Path, run_scores: Scores) -> dict[str, Scores]:
+    """Scores of other runs in the work folder with the same metrics, test sets and beam."""
     paths = sorted(run.parent.glob("*/scores.json"), key=lambda path: (path.parent.name != "bitext", path))
-    found = {path.parent.name: Scores.read(path) for path in paths if path.parent != run}
-    settings = _settings_of(own.signature)
-    alike = {name: scores for name, scores in found.items() if _settings_of(scores.signature) == settings}
-    return dict(list(alike.items())[:MOST_OTHERS])
+    others = {path.parent.name: Scores.read(path) for path in paths if path.parent != run}
+    settings = _settings_of(run_scores.signature)
+    comparable = {name: scores for name, scores in others.items() if _settings_of(scores.signature) == settings}
+    return dict(list(comparable.items())[:MOST_OTHERS])
 
 
 def _settings_of(signature: Signature) -> Mapping[str, object]:
-    return {name: value for name, value in signature.plain().items() if name not in _OWN}
+    return {name: value for name, value in signature.plain().items() if name not in _MAY_DIFFER}
 
 
 def _passages(folder: Path) -> Iterator[Passage]:
-    """One passage per direction, of the test set if it was translated."""
-    found: dict[tuple[str, str], Passage] = {}
+    """One passage per direction, from the test set if it was translated."""
+    passages: dict[tuple[str, str], Passage] = {}
     for path in sorted(folder.glob("*.*-*.txt")):
         if path.name.endswith((".source.txt", ".reference.txt")):
             continue
         split, _, direction = path.stem.partition(".")
         source, _, target = direction.partition("-")
-        if (source, target) not in found or split == "test":
-            found[source, target] = Passage(split, source, target, _sentences(path))
-    yield from found.values()
+        if (source, target) not in passages or split == "test":
+            passages[source, target] = Passage(split, source, target, _sentences(path))
+    yield from passages.values()
 
 
 def _sentences(path: Path) -> list[dict[str, str | None]]:
-    """A few sentences spread evenly over the file: its beginning alone is not representative."""
+    """A few sentences, evenly spaced over the file: its beginning alone is not representative."""
     translations = _lines(path)
     columns = {"translation": translations}
     for kind in ("source", "reference"):
@@ -156,22 +156,22 @@ def _sentences(path: Path) -> list[dict[str, str | None]]:
         if len(columns[kind]) != len(translations):
             counts = f"{path} has {len(translations)} lines but {sibling.name} has {len(columns[kind])}"
             raise DataError(f"{counts}: the files are not parallel; run `cclm translate` again")
-    places = sorted({len(translations) * (2 * i + 1) // (2 * SENTENCES) for i in range(SENTENCES)})
+    indices = sorted({len(translations) * (2 * i + 1) // (2 * SENTENCES) for i in range(SENTENCES)})
     return [
-        {kind: columns[kind][place] if kind in columns else None for kind in ("source", "translation", "reference")}
-        for place in places
-        if place < len(translations)
+        {kind: columns[kind][index] if kind in columns else None for kind in ("source", "translation", "reference")}
+        for index in indices
+        if index < len(translations)
     ]
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file. Only a newline ends a line: a text may contain the other separators of Unicode."""
+    """The lines of a file. Only \\n ends a line: sentences may contain the other line separators of Unicode."""
     text = path.read_bytes().decode("utf-8", errors="replace")
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def read_settings(config: str) -> Mapping[str, object]:
-    """The settings in the text of config.yaml; empty if it cannot be parsed. The page shows the text in any case."""
+    """The settings in config.yaml; empty if it cannot be parsed, as the page shows its text in any case."""
     try:
         content = YAML(typ="safe", pure=True).load(config)
     except (YAMLError, ValueError, RecursionError):
@@ -180,20 +180,20 @@ def read_settings(config: str) -> Mapping[str, object]:
 
 
 def setting(settings: object, *path: str) -> object:
-    """The value at this path of nested settings, or None."""
+    """The value of a nested setting, or None if it is missing."""
     for name in path:
         settings = settings.get(name) if isinstance(settings, Mapping) else None
     return settings
 
 
 def describe_method(settings: Mapping[str, object]) -> str:
-    """The training method in a few words; empty if the settings do not name it."""
+    """A short description of the training method; empty if the settings do not name it."""
     gate, sampler = setting(settings, "curriculum", "gate"), setting(settings, "curriculum", "sampler", "name")
     name = setting(gate, "name")
     if name is None or sampler is None:
         return ""
     if name != "competence":
-        known = {"all": "all languages from the start", "step": "admission by the step"}
+        known = {"all": "all languages from the start", "step": "languages admitted at fixed steps"}
         return f"{known.get(str(name), f'gate {name}')}, {sampler} sampling"
     aggregate, threshold = setting(gate, "aggregate"), setting(gate, "threshold")
     if sampler == "inverse-competence":

@@ -1,4 +1,4 @@
-"""The results of a study, and its tables of scores: the paper's Tables 1 to 4, every language, external scorers."""
+"""The results of a study, and its score tables: the paper's Tables 1 to 4, one per language, external scorers."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from cclm.report.document import (
     best_of,
     cross_table,
     decimal,
-    digits_of,
+    decimals_for,
     mean,
     number_column,
     percent,
@@ -44,7 +44,7 @@ SAMPLERS = {
 
 @dataclass(frozen=True)
 class PaperFigures:
-    """One language set in one direction."""
+    """The figures that the paper prints for one language set in one direction."""
 
     languages: str
     direction: str
@@ -54,12 +54,12 @@ class PaperFigures:
         return f"{self.direction}_{self.languages}"
 
     def over(self, arm: str, group: str) -> float | None:
-        """Mean BLEU of an arm over all languages (Tables 1 and 4), the HRLs or the LRLs (Tables 2 and 3)."""
+        """Mean BLEU of an arm over a group: `all` (Tables 1 and 4), `hrl` or `lrl` (Tables 2 and 3)."""
         if group == "all":
-            tables_ = (tables()["table1_main"].get(ARMS.get(arm)), tables()["table4_sampling"].get(SAMPLERS.get(arm)))
-            return next((row[self._column] for row in tables_ if row), None)
-        halves = tables()["table2_m2o" if self.direction == "m2o" else "table3_o2m"]
-        row = halves.get("Bi." if arm == "bitext" else ARMS.get(arm)) or {}
+            rows = (tables()["table1_main"].get(ARMS.get(arm)), tables()["table4_sampling"].get(SAMPLERS.get(arm)))
+            return next((row[self._column] for row in rows if row), None)
+        table = tables()["table2_m2o" if self.direction == "m2o" else "table3_o2m"]
+        row = table.get("Bi." if arm == "bitext" else ARMS.get(arm)) or {}
         value: float | None = row.get(f"{self.languages}_{group}s")
         return value
 
@@ -69,7 +69,7 @@ class PaperFigures:
         return value
 
     def pairs(self, lang: str) -> int | None:
-        """Sentence pairs to train on."""
+        """The number of training pairs."""
         value: int | None = tables()["statistics"][self.languages].get(lang, {}).get("train")
         return value
 
@@ -79,15 +79,15 @@ class PaperFigures:
         return row.get("xxx_eng" if self.direction == "m2o" else "eng_xxx")
 
     def similarity(self, lrl: str, hrl: str) -> float | None:
-        """How similar an LRL is to an HRL."""
+        """The similarity between an LRL and an HRL."""
         value: float | None = tables()["similarity"][self.languages].get(lrl, {}).get(hrl)
         return value
 
 
 def paper_figures(recipe: str) -> PaperFigures | None:
-    """The figures for one of the paper's recipes, by its name or its file; None for any other recipe."""
-    found = re.fullmatch(r"(?:.*[/\\])?ted8-(related|diverse)-(m2o|o2m)(?:[-.].*)?", recipe)
-    return PaperFigures(*found.groups()) if found else None
+    """The figures for one of the paper's recipes, by its name or file name; None for any other recipe."""
+    match = re.fullmatch(r"(?:.*[/\\])?ted8-(related|diverse)-(m2o|o2m)(?:[-.].*)?", recipe)
+    return PaperFigures(*match.groups()) if match else None
 
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
@@ -98,7 +98,7 @@ NO_ARM = Arm(seeds=0)
 
 @dataclass(frozen=True)
 class Study:
-    """The content of results.json with the questions that the sections of the page ask."""
+    """The content of results.json, with the values that several sections of the report need."""
 
     results: StudyResults
 
@@ -124,13 +124,13 @@ class Study:
 
     @cached_property
     def arms(self) -> list[str]:
-        """Every declared arm, then any other that was trained, such as the bitext models."""
+        """The declared arms, then other trained ones, such as the bitext models."""
         trained = (trial.arm for trial in self.results.trials)
         return list(dict.fromkeys([*self.results.study.arms, *self.results.arms, *trained]))
 
     @cached_property
     def languages(self) -> list[str]:
-        """LRLs, then HRLs, in the order of the paper; then anything else that was scored."""
+        """The scored LRLs, then HRLs, as in the paper's tables; then other scored tasks."""
         declared = [*self.results.data.low_resource, *self.results.data.high_resource]
         scored = dict.fromkeys(lang for trial in self.finished() for lang in trial.rows)
         tasks = sorted(scored, key=lambda lang: self.side(lang) != "lrl")
@@ -138,31 +138,30 @@ class Study:
 
     @cached_property
     def resampled(self) -> bool:
-        """Whether intervals come from a bootstrap of sentences, as they do with a single seed."""
+        """Whether intervals come from a bootstrap of test sentences, as they do with a single seed."""
         return any(comparison.resamples for comparison in self.comparisons)
 
     @property
     def over_seeds(self) -> str:
-        """The words behind a mean over seeds; empty with a single seed."""
+        """A suffix for captions of means over seeds; empty with a single seed."""
         return ", mean over seeds" if len(self.seeds) > 1 else ""
 
     @cached_property
     def paper(self) -> PaperFigures | None:
-        """The paper's numbers for this recipe, if it is one of the paper's."""
+        """The paper's figures, if the recipe is one of the paper's."""
         return paper_figures(self.results.study.recipe)
 
     def side(self, task: str) -> str:
-        """Whether a language, or a task between it and the pivot, is an HRL or an LRL."""
+        """`hrl` or `lrl`, for a language or for a task between a language and the pivot."""
         data = self.results.data
         language = task.removesuffix(f"-{data.pivot}").removeprefix(f"{data.pivot}-")
         return "hrl" if task in data.high_resource or language in data.high_resource else "lrl"
 
     def finished(self, arm: str | None = None) -> list[Trial]:
-        """The finished trials of an arm, or of all."""
+        """The finished trials of an arm, or of all arms."""
         return [trial for trial in self.results.trials if trial.is_finished and arm in (None, trial.arm)]
 
     def failed(self) -> list[Trial]:
-        """The trials that failed."""
         return [trial for trial in self.results.trials if not trial.is_finished]
 
     def arm(self, name: str) -> Arm:
@@ -184,21 +183,21 @@ class Study:
         return self.arm(arm).more_scores or {}
 
     def by_seed(self, arm: str, metric: str, over: str) -> list[float]:
-        """An arm's score over a group of languages for each seed."""
-        found = []
+        """An arm's score over a group of languages, one value per seed."""
+        scores = []
         for trial in self.finished(arm):
             values = [row[metric] for lang, row in trial.rows.items() if over in ("all", "worst", self.side(lang))]
             if values:
-                found.append(min(values) if over == "worst" else mean(values))
-        return found
+                scores.append(min(values) if over == "worst" else mean(values))
+        return scores
 
     def average(self, arm: str, key: str) -> float | None:
-        """A number of the trials, such as `tokens`, mean over seeds."""
+        """A field of the trials, such as `tokens`, mean over seeds."""
         values = [getattr(trial, key) for trial in self.finished(arm) if getattr(trial, key) is not None]
         return mean(values) if values else None
 
     def is_at_endpoint(self, comparison: Comparison) -> bool:
-        """Whether a comparison is about the declared endpoint."""
+        """Whether a comparison is of the endpoint: the declared metric, mean over all languages."""
         return comparison.metric == self.endpoint and comparison.over == "all"
 
     def status(self, comparison: Comparison) -> str:
@@ -207,43 +206,42 @@ class Study:
 
     @cached_property
     def primary(self) -> list[Comparison]:
-        """The comparisons declared before the run."""
+        """The comparisons that were declared before the run, at the endpoint."""
         return [comparison for comparison in self.comparisons if self.status(comparison) == "primary"]
 
     def marks(self) -> dict[str, list[tuple[str, str]]]:
-        """For each arm that a primary comparison over seeds finds better (adjusted): its sign and the footnote."""
-        found: dict[str, list[tuple[str, str]]] = {}
+        """Footnotes by arm: (sign, text) for every significant primary comparison over seeds that the arm won."""
+        footnotes: dict[str, list[tuple[str, str]]] = {}
         for i, comparison in enumerate([] if self.resampled else self.primary):
             if comparison.holm is not None and comparison.holm < LEVEL and comparison.mean:
                 pair = [comparison.first, comparison.second]
                 better, worse = pair if comparison.mean > 0 else pair[::-1]
                 sign = SIGNS[i] if i < len(SIGNS) else f"({i + 1})"
-                found.setdefault(better, []).append((sign, f"{sign} better than {worse}"))
-        return found
+                footnotes.setdefault(better, []).append((sign, f"{sign} better than {worse}"))
+        return footnotes
 
 
 TABLES = {"many-to-one": "Table 2", "one-to-many": "Table 3"}
-OFF_TARGET, OF_REFERENCES = "off_target", "off_target_references"
+OFF_TARGET, OFF_TARGET_REFERENCES = "off_target", "off_target_references"
 GROUPS = {"all": "mean", "lrl": "LRLs", "hrl": "HRLs"}
 REFERENCES = "the references"
 
 
 def scores_section(study: Study) -> Section:
-    """All tables of scores."""
     if not study.finished():
-        return Section("scores", "Scores", [Paragraph("No trial has finished: there are no scores.")])
-    blocks: list[Block] = [_main(study), *(_halves(study, metric) for metric in METRICS)]
-    within = [arm for arm in SAMPLERS if arm in study.arms]
-    if len(within) > 1:
-        blocks.append(_samplers(study, within))
-    blocks.append(_individual(study, "bleu"))
+        return Section("scores", "Scores", [Paragraph("No trial has finished yet.")])
+    blocks: list[Block] = [_all_languages(study), *(_high_and_low(study, metric) for metric in METRICS)]
+    gated = [arm for arm in SAMPLERS if arm in study.arms]
+    if len(gated) > 1:
+        blocks.append(_samplers(study, gated))
+    blocks.append(_each_language(study, "bleu"))
     if study.paper:
-        blocks.append(_of_the_paper(study))
-    blocks += [_individual(study, "chrf"), *_more_scores(study)]
+        blocks.append(_each_language_in_the_paper(study))
+    blocks += [_each_language(study, "chrf"), *_more_scores(study)]
     return Section("scores", "Scores", blocks)
 
 
-def _main(study: Study) -> Table:
+def _all_languages(study: Study) -> Table:
     marks = study.marks()
     columns = [_over(study, study.arms, "bleu", "all"), _over(study, study.arms, "chrf", "all")]
     endpoint = list(METRICS).index(study.endpoint) if study.endpoint in METRICS else 0
@@ -252,50 +250,58 @@ def _main(study: Study) -> Table:
         for arm, cell in zip(study.arms, columns[endpoint], strict=True)
     ]
     head = ["arm", "seeds", "BLEU", "chrF"]
-    _beside(study, study.arms, head, columns, "paper", "all")
-    said = "; ".join(words for signs in marks.values() for _, words in signs)
-    note = f"{_spread(study)} {said + ', by a primary comparison (Holm-adjusted p < 0.05).' if said else ''}".strip()
-    return _table("Table 1: mean over all languages", head, study.arms, [_seeds(study), *columns], note)
+    _add_paper_column(study, study.arms, head, columns, "all")
+    footnotes = "; ".join(text for signs in marks.values() for _, text in signs)
+    footnotes += " in a primary comparison (Holm-adjusted p < 0.05)." if footnotes else ""
+    note = f"{_explanation(study)} {footnotes}".strip()
+    seeds = [Cell(str(len(study.finished(arm)))) for arm in study.arms]
+    return _table("Table 1: mean over all languages", head, study.arms, [seeds, *columns], note)
 
 
-def _halves(study: Study, metric: str) -> Table:
-    which = TABLES.get(study.results.data.direction, "Tables 2 and 3")
+def _high_and_low(study: Study, metric: str) -> Table:
+    number = TABLES.get(study.results.data.direction, "Tables 2 and 3")
     head: list[str] = ["arm"]
     columns: list[list[Cell]] = []
     for group, title in (("lrl", "LRLs"), ("hrl", "HRLs"), ("worst", "worst language")):
         head.append(title)
         columns.append(_over(study, study.arms, metric, group))
         if metric == "bleu":
-            _beside(study, study.arms, head, columns, "paper", group)
-    caption = f"{which}: low-resource and high-resource languages, {METRICS[metric]}"
-    return _table(caption, head, study.arms, columns, _spread(study))
+            _add_paper_column(study, study.arms, head, columns, group)
+    caption = f"{number}: low-resource and high-resource languages, {METRICS[metric]}"
+    return _table(caption, head, study.arms, columns, _explanation(study))
 
 
-def _samplers(study: Study, within: list[str]) -> Table:
-    head, columns = ["arm", "BLEU", "chrF"], [_over(study, within, metric, "all") for metric in METRICS]
-    _beside(study, within, head, columns, "paper", "all")
-    return _table("Table 4: samplers inside the curriculum, over all languages", head, within, columns, _spread(study))
+def _samplers(study: Study, arms: list[str]) -> Table:
+    head, columns = ["arm", "BLEU", "chrF"], [_over(study, arms, metric, "all") for metric in METRICS]
+    _add_paper_column(study, arms, head, columns, "all")
+    caption = "Table 4: samplers inside the curriculum, mean over all languages"
+    return _table(caption, head, arms, columns, _explanation(study))
 
 
-def _individual(study: Study, metric: str) -> Table:
+def _each_language(study: Study, metric: str) -> Table:
     caption = f"{METRICS[metric]} of each language"
-    return _by_language(study, caption, lambda arm, lang: study.of_language(arm, metric, lang), "Mean over seeds.")
+    return _by_language(
+        study,
+        caption,
+        lambda arm, lang: study.of_language(arm, metric, lang),
+        "Mean over seeds; the best of each language is bold.",
+    )
 
 
-def _of_the_paper(study: Study) -> Table:
+def _each_language_in_the_paper(study: Study) -> Table:
     paper = study.paper
     assert paper is not None
-    note = "Left as printed, but for the heads of two tables, which are swapped in print."
+    note = "As printed, except that the swapped headings of two tables are corrected."
     return _by_language(study, "BLEU of each language in the paper", paper.of_language, note)
 
 
 def _by_language(study: Study, caption: str, value: Callable[[str, str], float | None], note: str) -> Table:
     arms = [arm for arm in study.arms if any(value(arm, lang) is not None for lang in study.languages)]
-    found = {
+    cells = {
         lang: dict(zip(arms, number_column([value(arm, lang) for arm in arms]), strict=True))
         for lang in study.languages
     }
-    return cross_table(caption, ("arm", arms), ("language", study.languages), lambda arm, lang: found[lang][arm], note)
+    return cross_table(caption, ("arm", arms), ("language", study.languages), lambda arm, lang: cells[lang][arm], note)
 
 
 def _over(study: Study, arms: Sequence[str], metric: str, group: str) -> list[Cell]:
@@ -304,24 +310,19 @@ def _over(study: Study, arms: Sequence[str], metric: str, group: str) -> list[Ce
     return [Cell(text, best=best) for text, best in zip(texts, best_of(means), strict=True)]
 
 
-def _beside(
-    study: Study, arms: Sequence[str], head: list[str], columns: list[list[Cell]], title: str, group: str
+def _add_paper_column(
+    study: Study, arms: Sequence[str], head: list[str], columns: list[list[Cell]], group: str
 ) -> None:
-    """Adds the paper's column beside ours, if it has one."""
+    """Appends the paper's BLEU over a group of languages, if the paper has it for any of the arms."""
     printed = [study.paper.over(arm, group) if study.paper else None for arm in arms]
     if any(value is not None for value in printed):
-        head.append(title)
+        head.append("paper")
         columns.append(number_column(printed))
 
 
-def _spread(study: Study) -> str:
-    best = "the best of a column is bold."
-    several = len(study.seeds) > 1
-    return f"Mean over seeds ± standard deviation between them; {best}" if several else best.capitalize()
-
-
-def _seeds(study: Study) -> list[Cell]:
-    return [Cell(str(len(study.finished(arm)))) for arm in study.arms]
+def _explanation(study: Study) -> str:
+    best = "the best of each column is bold."
+    return f"Mean over seeds ± standard deviation; {best}" if len(study.seeds) > 1 else best.capitalize()
 
 
 def _table(
@@ -334,42 +335,44 @@ def _more_scores(study: Study) -> list[Block]:
     """One table per score: the means over groups, then every language."""
     names = dict.fromkeys(name for arm in study.arms for name in study.more_scores(arm))
     return [
-        _off_target(study) if name == OFF_TARGET else _of_scorer(study, name) for name in names if name != OF_REFERENCES
+        _off_target(study) if name == OFF_TARGET else _scorer(study, name)
+        for name in names
+        if name != OFF_TARGET_REFERENCES
     ]
 
 
 def _off_target(study: Study) -> Table:
-    """The references are the same for all arms, so that the identifier's error on them is one row of its own."""
-    rows = {arm: _row(study, arm, OFF_TARGET) for arm in _arms(study, OFF_TARGET)}
+    """The rates of each arm. The references are the same for all arms and get one row of their own."""
+    rows = {arm: _row(study, arm, OFF_TARGET) for arm in _arms_with(study, OFF_TARGET)}
     cells = {}
-    for place in _columns(study):
-        shares = [row.get(place) for row in rows.values()]
+    for column in _columns(study):
+        shares = [row.get(column) for row in rows.values()]
         for arm, share, best in zip(rows, shares, best_of(shares, 3, lowest=True), strict=True):
-            cells[arm, place] = Cell(_share(share), best=best)
-    references = [_row(study, arm, OF_REFERENCES) for arm in _arms(study, OF_REFERENCES)][:1]
-    cells |= {(REFERENCES, place): Cell(_share(row.get(place))) for row in references for place in _columns(study)}
+            cells[arm, column] = Cell(_share(share), best=best)
+    references = [_row(study, arm, OFF_TARGET_REFERENCES) for arm in _arms_with(study, OFF_TARGET_REFERENCES)][:1]
+    cells |= {(REFERENCES, column): Cell(_share(row.get(column))) for row in references for column in _columns(study)}
     note = (
-        f"Share of the translations in another language than asked for{study.over_seeds}; the lowest is bold. The"
-        " identifier errs, most of all between close relatives; its rate on the references is its own error."
+        f"Share of translations in the wrong language{study.over_seeds}; the lowest is bold. The language identifier"
+        " makes mistakes, above all between related languages: its rate on the references is its own error rate."
     )
-    down = [*rows, REFERENCES] if references else list(rows)
-    across = ("language", _columns(study))
-    return cross_table("Off-target rate", ("arm", down), across, lambda arm, place: cells[arm, place], note)
+    names = [*rows, REFERENCES] if references else list(rows)
+    columns = ("language", _columns(study))
+    return cross_table("Off-target rate", ("arm", names), columns, lambda arm, column: cells[arm, column], note)
 
 
-def _of_scorer(study: Study, name: str) -> Table:
-    """Nothing is bold: only the scorer's author knows whether higher is better."""
-    rows = {arm: _row(study, arm, name) for arm in _arms(study, name)}
-    digits = digits_of(value for row in rows.values() for value in row.values() if value is not None)
+def _scorer(study: Study, name: str) -> Table:
+    """Nothing is bold: whether higher is better depends on the scorer."""
+    rows = {arm: _row(study, arm, name) for arm in _arms_with(study, name)}
+    digits = decimals_for(value for row in rows.values() for value in row.values() if value is not None)
 
-    def cell(arm: str, place: str) -> Cell:
-        return Cell(decimal(rows[arm].get(place), digits))
+    def cell(arm: str, column: str) -> Cell:
+        return Cell(decimal(rows[arm].get(column), digits))
 
-    note = f"What the scorer {name} gave the sentences of each language on average{study.over_seeds}."
+    note = f"Scores of the external scorer {name}, mean over the sentences of each language{study.over_seeds}."
     return cross_table(name, ("arm", list(rows)), ("language", _columns(study)), cell, note)
 
 
-def _arms(study: Study, name: str) -> list[str]:
+def _arms_with(study: Study, name: str) -> list[str]:
     return [arm for arm in study.arms if name in study.more_scores(arm)]
 
 
@@ -378,9 +381,9 @@ def _columns(study: Study) -> Sequence[str]:
 
 
 def _row(study: Study, arm: str, name: str) -> dict[str, float | None]:
-    """The means under their titles, then the languages."""
-    found = study.more_scores(arm)[name]
-    return {**{title: getattr(found, group) for group, title in GROUPS.items()}, **found.languages}
+    """A score of an arm by column: the means over groups, then the languages."""
+    scores = study.more_scores(arm)[name]
+    return {**{title: getattr(scores, group) for group, title in GROUPS.items()}, **scores.languages}
 
 
 def _share(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""What a study may claim: the comparisons declared beforehand, the forest plot, then every difference by seed."""
+"""The comparisons of a study: the primary ones, the forest plot, and a table of all differences by seed."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,18 +22,19 @@ from cclm.report.svg import Style, axis_range, element, frame, limit, line, pain
 
 ENOUGH_SEEDS = 5
 NO_SCORE = 0.05
-"""Scores below this are shown as 0.0."""
+"""Scores below this are displayed as 0.0."""
 OVER = {"all": "all languages", "hrl": "the HRLs", "lrl": "the LRLs"}
 INTERVAL = "95\u00a0% interval"
-DIAMOND = "Diamond: mean over seeds, full where the comparison was declared before the run."
+_RESAMPLED = "Interval and p: bootstrap of the test sentences, one seed."
+DIAMOND = "Diamond: mean over seeds, filled if the comparison was declared before the run."
 LINE = "Line: 95\u00a0% interval of the paired t-test over seeds. Small dots: the seeds."
-SENTENCES = "Line: 95\u00a0% interval of a paired bootstrap of the test sentences, of one seed."
+SENTENCES = "Line: 95\u00a0% interval of a paired bootstrap of the test sentences of one seed."
 BOOTSTRAP = (
-    "One seed: intervals and p are of a paired bootstrap of its test sentences. They say how certain the difference"
-    " between two models is; of the methods they say nothing, for another seed gives other models."
+    "The study has one seed: intervals and p come from a paired bootstrap of its test sentences. They show how certain"
+    " the difference between two models is, but not whether one method is better: another seed gives other models."
 )
-ONE_SEED = "One seed gives no interval and no p: what two single runs differ by says nothing of the methods."
-FEW_SEEDS = "seeds are few: with fewer than five, only a large difference stands out from chance."
+ONE_SEED = "One seed gives no interval and no p: the difference between two runs does not show which method is better."
+FEW_SEEDS = "seeds are few: with fewer than five, only large differences can be detected."
 
 WIDTH, LEFT, RIGHT = 800.0, 262.0, 606.0
 ROW, HEAD = 26.0, 30.0
@@ -41,7 +42,7 @@ GROUPS = {"primary": "primary: declared before the run", "exploratory": "explora
 
 
 def claims_section(study: Study) -> Section:
-    """The primary comparisons in sentences and numbers, and all comparisons in one figure."""
+    """The primary comparisons as sentences and as a table, and all comparisons in one figure."""
     blocks: list[Block] = []
     if study.primary:
         blocks += [Paragraph(_sentence(study, comparison), strong=True) for comparison in study.primary]
@@ -54,7 +55,7 @@ def claims_section(study: Study) -> Section:
         blocks.append(Paragraph(one_seed if seeds == 1 else f"{seeds} {FEW_SEEDS}"))
     if any(study.is_at_endpoint(comparison) for comparison in study.comparisons):
         blocks.append(Figure("Differences and their intervals", [forest_plot(study)], _caption(study), "forest.svg"))
-    return Section("claims", "What was asked, and what came out", blocks)
+    return Section("claims", "Primary comparisons", blocks)
 
 
 def _caption(study: Study) -> str:
@@ -65,13 +66,11 @@ def _caption(study: Study) -> str:
 
 
 def _sentence(study: Study, comparison: Comparison) -> str:
-    """The sentence of a comparison. Where neither arm scores anything, a difference of 0 excludes no gain."""
+    """The conclusion of a comparison; there is none if both arms score 0, where the test sees no difference."""
     scores = [study.mean(arm, comparison.metric, comparison.over) for arm in (comparison.first, comparison.second)]
     if all(score is not None and score < NO_SCORE for score in scores):
         name = METRICS.get(comparison.metric, comparison.metric)
-        return (
-            f"{comparison.first} and {comparison.second} both score 0.0 {name}: nothing follows from their difference."
-        )
+        return f"{comparison.first} and {comparison.second} both score 0.0 {name}: no conclusion is possible."
     sentence = comparison.sentence.strip()
     return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
@@ -79,65 +78,60 @@ def _sentence(study: Study, comparison: Comparison) -> str:
 def _without_primary(study: Study) -> str:
     declared = [" − ".join(pair) for pair in study.results.study.primary]
     if declared:
-        return f"Declared before the run, but impossible with the trials that finished: {', '.join(declared)}."
-    return "No comparison was declared before the run: all of them are exploratory."
+        return f"Declared before the run, but not possible with the trials that finished: {', '.join(declared)}."
+    return "No comparison was declared before the run: all comparisons are exploratory."
 
 
 def _primary_table(study: Study) -> Table:
     rows = [
-        [
-            Cell(_pair(one)),
-            Cell(signed(one.mean)),
-            Cell(interval(one.low, one.high)),
-            Cell(p_value(one.p)),
-            Cell(p_value(one.holm)),
-        ]
-        for one in study.primary
+        [Cell(_pair(comparison)), *_numbers(comparison), Cell(p_value(comparison.holm))] for comparison in study.primary
     ]
     head = ("first − second", study.endpoint_name, INTERVAL, "p", "p, Holm")
-    how = (
-        "Interval and p: bootstrap of the test sentences, one seed."
-        if study.resampled
-        else "Differences are paired by seed."
-    )
-    note = f"{how} p, Holm: adjusted for {plural(len(rows), 'primary comparison')}."
+    method = _RESAMPLED if study.resampled else "Differences are paired by seed."
+    note = f"{method} p, Holm: adjusted for {plural(len(rows), 'primary comparison')}."
     return Table(f"Primary comparisons, mean {study.endpoint_name} over all languages", head, rows, note)
 
 
+def _numbers(comparison: Comparison) -> list[Cell]:
+    low, high = comparison.low, comparison.high
+    return [Cell(signed(comparison.mean)), Cell(interval(low, high)), Cell(p_value(comparison.p))]
+
+
 def differences_section(study: Study) -> Section:
-    """Every comparison of the study with the difference of each seed, one table per metric and group."""
-    kinds = dict.fromkeys((one.metric, one.over) for one in study.comparisons)
+    """All comparisons with the difference of each seed, one table per metric and group of languages."""
+    kinds = dict.fromkeys((comparison.metric, comparison.over) for comparison in study.comparisons)
     ordered = sorted(kinds, key=lambda kind: kind != (study.endpoint, "all"))
     blocks: list[Block] = [_by_seed(study, *kind) for kind in ordered]
     blocks += [_by_language(study, metric) for metric, over in ordered if over == "all" and study.resampled]
-    nothing = [Paragraph("Nothing to compare: too few trials finished.")]
-    return Section("differences", "Every difference", blocks or nothing)
+    return Section("differences", "All comparisons", blocks or [Paragraph("Too few trials finished to compare arms.")])
 
 
 def _by_seed(study: Study, metric: str, over: str) -> Table:
-    shown = [one for one in study.comparisons if (one.metric, one.over) == (metric, over)]
-    seeds = sorted({seed for one in shown for seed in one.differences}, key=_by_number)
+    shown = [comparison for comparison in study.comparisons if (comparison.metric, comparison.over) == (metric, over)]
+    seeds = sorted({seed for comparison in shown for seed in comparison.differences}, key=_by_number)
     rows = [
         [
-            Cell(_pair(one), best=study.status(one) == "primary"),
-            *(Cell(signed(one.differences.get(seed))) for seed in seeds),
-            Cell(signed(one.mean)),
-            Cell(interval(one.low, one.high)),
-            Cell(p_value(one.p)),
+            Cell(_pair(comparison), best=study.status(comparison) == "primary"),
+            *(Cell(signed(comparison.differences.get(seed))) for seed in seeds),
+            *_numbers(comparison),
         ]
-        for one in shown
+        for comparison in shown
     ]
     head = ("first − second", *(f"seed {seed}" for seed in seeds), "mean", INTERVAL, "p")
-    primary = "Bold: primary. All others are exploratory" if any(row[0].best for row in rows) else "All exploratory"
-    note = f"{primary}; p is not adjusted here, and of many some are small by chance alone."
-    note += " Interval and p: bootstrap of the test sentences, one seed." if study.resampled else ""
+    primary = "Bold: primary; the others are exploratory" if any(row[0].best for row in rows) else "All exploratory"
+    note = f"{primary}. p is not adjusted here: of many comparisons, some have a small p by chance."
+    note += f" {_RESAMPLED}" if study.resampled else ""
     caption = f"{METRICS.get(metric, metric)} over {OVER.get(over, over)}, first − second"
     return Table(caption, head, rows, note)
 
 
 def _by_language(study: Study, metric: str) -> Table:
-    """The differences in each language within one seed."""
-    shown = {_pair(one): one.languages for one in study.comparisons if one.metric == metric and one.languages}
+    """The differences in each language, for studies with a single seed."""
+    shown = {
+        _pair(comparison): comparison.languages
+        for comparison in study.comparisons
+        if comparison.metric == metric and comparison.languages
+    }
 
     def cell(pair: str, lang: str) -> Cell:
         row = shown[pair].get(lang)
@@ -148,8 +142,8 @@ def _by_language(study: Study, metric: str) -> Table:
         ("first − second", list(shown)),
         ("language", study.languages),
         cell,
-        "* p < 0.05, ** p < 0.01, not adjusted: bootstrap of the test sentences, one seed. The intervals are in"
-        " results.json.",
+        "* p < 0.05, ** p < 0.01, not adjusted; bootstrap of the test sentences of one seed. results.json has the"
+        " intervals.",
     )
 
 
@@ -187,7 +181,7 @@ def forest_plot(study: Study) -> str:
     axis += [text(label, x(value), y + 18, text_anchor="middle") for value, label in ticks(low, high)]
     axis.append(line(x(0), 6, x(0), y, "rule", stroke_width=1.2))
     title = f"difference in mean {study.endpoint_name}, first − second"
-    title += " (one seed, its sentences resampled)" if study.resampled else ""
+    title += " (one seed, test sentences resampled)" if study.resampled else ""
     axis.append(text(title, (LEFT + RIGHT) / 2, y + 38, text_anchor="middle"))
     description = _describe_forest(shown, study)
     return frame(axis + rows, WIDTH, y + 50, title=f"{study.name}: {title}", description=description)
@@ -216,16 +210,16 @@ def _forest_row(comparison: Comparison, y: float, x: Callable[[float], float], *
 
 
 def _short_pair(first: str, second: str) -> str:
-    """Both names as far as there is room, the longer one cut in its middle: related names differ at their ends."""
-    room = 34 - len(" − ")
-    half = max(room // 2, room - min(len(first), len(second)))
+    """Both names, shortened in the middle if they do not fit: names of related arms differ at their ends."""
+    available = 34 - len(" − ")
+    half = max(available // 2, available - min(len(first), len(second)))
     return " − ".join(
         name if len(name) <= half else f"{name[: half // 2]}…{name[-(half // 2 - 1) :]}" for name in (first, second)
     )
 
 
 def _diamond(x: float, y: float, *, primary: bool) -> str:
-    """The mean: full if the comparison was declared beforehand, otherwise hollow."""
+    """The marker of the mean; filled for primary comparisons, otherwise hollow."""
     shape = f"M{x - 6:.1f} {y:.1f}l6 -6 6 6 -6 6z"
     style = paint("blue") if primary else paint("ground", "faint") | {"stroke_width": 1.4}
     return element("path", d=shape, **style)
@@ -233,8 +227,8 @@ def _diamond(x: float, y: float, *, primary: bool) -> str:
 
 def _describe_forest(shown: Sequence[Comparison], study: Study) -> str:
     lines = (
-        f"{one.first} minus {one.second} ({study.status(one)}): {signed(one.mean)}"
-        + (f", interval {interval(one.low, one.high)}" if one.low is not None else "")
-        for one in shown
+        f"{comparison.first} minus {comparison.second} ({study.status(comparison)}): {signed(comparison.mean)}"
+        + (f", interval {interval(comparison.low, comparison.high)}" if comparison.low is not None else "")
+        for comparison in shown
     )
     return "; ".join(lines) + "."

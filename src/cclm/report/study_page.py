@@ -1,6 +1,7 @@
-"""The report of a study: all sections in order, and those on learning, cost, tuning, failures and data."""
+"""The report of a study: the order of its sections; training, cost, tuning, failures and data."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,17 +14,17 @@ from cclm.report.document import (
     Paragraph,
     Section,
     Table,
+    abbreviated,
     as_markdown,
     cross_table,
     decimal,
     document_page,
-    large,
+    integer,
     mean,
     name_seeds,
     number_column,
     percent,
     plural,
-    whole,
 )
 from cclm.report.study import Study, scores_section
 from cclm.report.study_claims import claims_section, differences_section
@@ -31,13 +32,13 @@ from cclm.report.study_claims import claims_section, differences_section
 SHARES = {share: f"at {share}\u00a0%" for share in ("50", "75", "100")}
 SIDES = {"lrl": "LRL", "hrl": "HRL"}
 TUNING = (
-    "Bits per token at the selected checkpoint; the lowest of an arm is bold. The mean over languages decides; weighted"
-    " by dev sentences, it would favour whoever draws HRLs most."
+    "Dev losses in bits per token at the selected checkpoint; the lowest of each arm is bold. The macro loss, the mean"
+    " over languages, decides: a loss weighted by dev sentences would favour methods that draw HRLs most often."
 )
 
 
 def study_page(results: StudyResults, *, seconds: Mapping[str, float] | None = None) -> str:
-    """The report as one HTML page; `seconds` is the training time of each run, by its name in the results."""
+    """The report as an HTML page; `seconds` maps runs, as named in the results, to their training times."""
     return document_page(study_document(Study(results), seconds or {}))
 
 
@@ -49,10 +50,10 @@ def study_markdown(
 
 
 def study_document(study: Study, seconds: Mapping[str, float]) -> Document:
-    """All sections of the report that the study has data for."""
+    """The report, with all sections that the study has data for."""
     sections = [claims_section(study), scores_section(study)]
     if study.finished():
-        sections += [_course(study), _cost(study, seconds)]
+        sections += [_training(study), _cost(study, seconds)]
     if study.results.tuning:
         sections.append(_tuning(study.results.tuning))
     if study.failed():
@@ -72,13 +73,13 @@ def _lead(study: Study) -> str:
     )
 
 
-def _course(study: Study) -> Section:
-    """What each arm drew, whom it admitted when, and where it stood on the way."""
+def _training(study: Study) -> Section:
+    """Which languages each arm drew and admitted, and its dev losses during training."""
     blocks: list[Block] = [_by_language(study, "Micro-batches drawn", "draws", 0)]
     blocks.append(_by_language(study, "Passes over the training data", "epochs", 1))
     blocks += _admissions(study)
     blocks.append(_dev_losses(study))
-    return Section("course", "How they learned", blocks)
+    return Section("training", "Training", blocks)
 
 
 def _by_language(study: Study, caption: str, key: str, digits: int) -> Table:
@@ -92,7 +93,7 @@ def _by_language(study: Study, caption: str, key: str, digits: int) -> Table:
 
 
 def _admissions(study: Study) -> list[Block]:
-    """One row per trial in which a language had to wait; the other arms in a sentence."""
+    """One row per trial in which a language was admitted late or never; the other arms in a sentence."""
     trials = [(trial, trial.admissions) for trial in study.finished() if trial.admissions is not None]
     waited = [(trial, steps) for trial, steps in trials if any(steps.values())]
     late = {lang for _, steps in waited for lang, step in steps.items() if step}
@@ -102,123 +103,122 @@ def _admissions(study: Study) -> list[Block]:
 
     def cell(trial: str, lang: str) -> Cell:
         step = by_name[trial].get(lang)
-        return Cell("never" if step is None else whole(step))
+        return Cell("never" if step is None else integer(step))
 
     waiting = {trial.arm for trial, _ in waited}
     at_once = [arm for arm in study.arms if arm not in waiting and any(trial.arm == arm for trial, _ in trials)]
     blocks: list[Block] = []
     if waited:
-        note = "The step at which each language joined; all others took part from the start."
+        note = "The step at which each language was admitted; languages not listed were trained from the start."
         blocks.append(cross_table("Admissions", ("trial", list(by_name)), ("language", names), cell, note))
     if at_once:
-        blocks.append(Paragraph(f"All languages took part from the start in {', '.join(at_once)}."))
+        blocks.append(Paragraph(f"These arms trained on all languages from the start: {', '.join(at_once)}."))
     return blocks
 
 
 def _dev_losses(study: Study) -> Table:
     arms = [arm for arm in study.arms if study.average(arm, "macro") is not None]
-    shares = {share: [_at(study, arm, share) for arm in arms] for share in SHARES}
+    shares = {share: [_macro_loss_at(study, arm, share) for arm in arms] for share in SHARES}
     columns = [number_column(values, 3, lowest=True) for values in shares.values()]
     columns += [
         number_column([study.average(arm, key) for arm in arms], 3, lowest=True) for key in ("macro", "weighted")
     ]
-    stopped = [_stopped(study, arm) for arm in arms]
+    stopped = [_stop_reasons(study, arm) for arm in arms]
     rows = [[Cell(arm), *row] for arm, *row in zip(arms, *columns, stopped, strict=True)]
     head = ("arm", *SHARES.values(), "selected", "selected, weighted", "why it stopped")
     note = (
-        "Bits per token, mean over languages and seeds, at the last validation within each share of the greatest number"
-        " of steps; at the selected checkpoint also weighted by dev sentences. A dash where some seed had stopped"
-        " before: without it the mean would be of other seeds."
+        "Bits per token, mean over languages and seeds, at the last validation within 50, 75 and 100\u00a0% of the"
+        " maximum number of steps, and at the selected checkpoint, there also weighted by dev sentences. A dash means"
+        " that a seed had stopped before."
     )
-    return Table("Dev loss on the way", head, rows, note, words=(0, len(head) - 1))
+    return Table("Dev loss during training", head, rows, note, text_columns=(0, len(head) - 1))
 
 
-def _at(study: Study, arm: str, share: str) -> float | None:
-    """The mean over seeds, if every seed trained that long."""
+def _macro_loss_at(study: Study, arm: str, share: str) -> float | None:
+    """The macro dev loss, mean over seeds; None if a seed had stopped before, as the means would not compare."""
     values = [(trial.macro_at or {}).get(share) for trial in study.finished(arm)]
-    there = [value for value in values if value is not None]
-    return mean(there) if there and len(there) == len(values) else None
+    known = [value for value in values if value is not None]
+    return mean(known) if known and len(known) == len(values) else None
 
 
-def _stopped(study: Study, arm: str) -> Cell:
-    reasons = [trial.reason for trial in study.finished(arm) if trial.reason]
-    counts = {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}
-    many = len(counts) > 1
-    return Cell("; ".join(f"{reason} ({n})" if many else reason for reason, n in counts.items()) or DASH)
+def _stop_reasons(study: Study, arm: str) -> Cell:
+    counts = Counter(trial.reason for trial in study.finished(arm) if trial.reason)
+    several = len(counts) > 1
+    return Cell("; ".join(f"{reason} ({n})" if several else reason for reason, n in counts.items()) or DASH)
 
 
 def _cost(study: Study, seconds: Mapping[str, float]) -> Section:
-    """Steps and tokens of one trial of each arm, what L* adds, and seconds if they were measured."""
+    """Steps and tokens of one trial of each arm, the cost of L*, and seconds if they were measured."""
     benchmark = study.results.benchmark
-    extra = benchmark.tokens if benchmark else None
+    benchmark_tokens = benchmark.tokens if benchmark else None
     rows = []
     for arm in study.arms:
         tokens, steps = study.average(arm, "tokens"), study.average(arm, "steps")
-        share = percent(extra / tokens) if extra and tokens and arm != "bitext" else DASH
-        row = [Cell(arm), Cell(whole(steps)), Cell(large(tokens)), Cell(share)]
-        taken = [seconds[trial.run] for trial in study.finished(arm) if trial.run in seconds]
-        rows.append([*row, Cell(whole(mean(taken)) if taken else DASH)] if seconds else row)
-    head = ("arm", "steps", "target tokens", "L* beside it", *(("seconds",) if seconds else ()))
+        share = percent(benchmark_tokens / tokens) if benchmark_tokens and tokens and arm != "bitext" else DASH
+        row = [Cell(arm), Cell(integer(steps)), Cell(abbreviated(tokens)), Cell(share)]
+        times = [seconds[trial.run] for trial in study.finished(arm) if trial.run in seconds]
+        rows.append([*row, Cell(integer(mean(times)) if times else DASH)] if seconds else row)
+    head = ("arm", "steps", "target tokens", "cost of L*", *(("seconds",) if seconds else ()))
     blocks: list[Block] = [Table(f"Cost of one trial{study.over_seeds}", head, rows)]
-    if benchmark and extra:
-        trained = f"{plural(benchmark.steps, 'step')} and " if benchmark.steps else ""
-        blocks.append(
-            Paragraph(
-                f"Methods that use competence need L* first. The bitext models behind it took {trained}{large(extra)}"
-                " target tokens, once for all arms; “L* beside it” is that as a share of one trial."
-            )
+    if benchmark and benchmark_tokens:
+        steps_taken = f"{plural(benchmark.steps, 'step')} and " if benchmark.steps else ""
+        text = (
+            "Methods that use competence need L* first. Training the bitext models that give L* took"
+            f" {steps_taken}{abbreviated(benchmark_tokens)} target tokens, once for all arms. The column"
+            " “cost of L*” shows these tokens as a share of one trial."
         )
-    return Section("cost", "What it cost", blocks)
+        blocks.append(Paragraph(text))
+    return Section("cost", "Cost", blocks)
 
 
-def _tuning(tuned: Tuning) -> Section:
-    """One row per value that was tried, what the choice rests on, and the cost."""
-    rows = [row for name, arm in tuned.arms.items() for row in _tries(name, arm)]
+def _tuning(tuning: Tuning) -> Section:
+    """One row per value that was tried, the rule of the choice, and the cost."""
+    rows = [row for name, arm in tuning.arms.items() for row in _tries(name, arm)]
     head = ("arm", "key", "value", "macro dev loss", "weighted", "outcome")
-    most = max((len(arm.tries) for arm in tuned.arms.values()), default=0)
-    words = (
-        f"Each of these arms was trained once with each of {plural(most, 'value')}, and the one with the lowest macro"
-        f" dev loss went into all its trials. The choice used dev data only, and seed {tuned.seed}, which is in no"
-        " comparison. What is not in the table was not tuned."
+    most = max((len(arm.tries) for arm in tuning.arms.values()), default=0)
+    rule = (
+        f"Each arm in the table was trained once with each of {plural(most, 'value')}. All its trials use the value"
+        f" with the lowest macro dev loss. The choice used only dev data and seed {tuning.seed}, which is not used in"
+        " any comparison. Settings that are not in the table were not tuned."
     )
     cost = (
-        f"The tuning took {plural(len(rows), 'training')}, {plural(tuned.steps, 'step')} and {large(tuned.tokens)}"
-        " target tokens, in addition to the cost of the trials."
+        f"Tuning took {plural(len(rows), 'training')}, {plural(tuning.steps, 'step')} and"
+        f" {abbreviated(tuning.tokens)} target tokens, in addition to the cost of the trials."
     )
     table = Table("Tuning", head, rows, TUNING, (0, 1, 5))
-    return Section("tuning", "What was tuned", [Paragraph(words), table, Paragraph(cost)])
+    return Section("tuning", "Tuning", [Paragraph(rule), table, Paragraph(cost)])
 
 
 def _tries(name: str, arm: TunedArm) -> list[list[Cell]]:
-    """The tries of an arm, with its lowest losses marked."""
-    macro = number_column([one.macro for one in arm.tries], 3, lowest=True)
-    weighted = number_column([one.weighted for one in arm.tries], 3, lowest=True)
+    """The rows of an arm, with its lowest losses marked."""
+    macro = number_column([attempt.macro for attempt in arm.tries], 3, lowest=True)
+    weighted = number_column([attempt.weighted for attempt in arm.tries], 3, lowest=True)
     return [
-        [Cell(name), Cell(arm.key), Cell(str(one.value), best=one.chosen), *losses, Cell(_outcome(one))]
-        for one, *losses in zip(arm.tries, macro, weighted, strict=True)
+        [Cell(name), Cell(arm.key), Cell(str(attempt.value), best=attempt.chosen), *losses, Cell(_outcome(attempt))]
+        for attempt, *losses in zip(arm.tries, macro, weighted, strict=True)
     ]
 
 
-def _outcome(tried: Try) -> str:
-    return f"failed: {tried.why}" if tried.why else "chosen" if tried.chosen else ""
+def _outcome(attempt: Try) -> str:
+    return f"failed: {attempt.why}" if attempt.why else "chosen" if attempt.chosen else ""
 
 
 def _failures(study: Study) -> Section:
-    """The trials that failed, each with the reason."""
-    rows = [[Cell(one.arm), Cell(str(one.seed)), Cell(one.run), Cell(one.why or DASH)] for one in study.failed()]
-    note = "They are in no mean and in no comparison."
-    return Section(
-        "failures", "What failed", [Table("Failed trials", ("arm", "seed", "run", "why"), rows, note, (0, 2, 3))]
-    )
+    rows = [
+        [Cell(trial.arm), Cell(str(trial.seed)), Cell(trial.run), Cell(trial.why or DASH)] for trial in study.failed()
+    ]
+    note = "Failed trials are not part of any mean or comparison."
+    table = Table("Failed trials", ("arm", "seed", "run", "why"), rows, note, (0, 2, 3))
+    return Section("failures", "Failures", [table])
 
 
 def _data(study: Study) -> Section:
-    """Sentence pairs, dev losses of the bitext models, similarities, and what each arm changes in the recipe."""
+    """Sentence pairs, dev losses of the bitext models, similarities, and the settings of each arm."""
     blocks: list[Block] = [_statistics(study)]
     if study.results.similarity:
         blocks.append(_similarities(study))
     blocks.append(_arms(study))
-    return Section("data", "What it was made of", blocks)
+    return Section("data", "Data and settings", blocks)
 
 
 def _statistics(study: Study) -> Table:
@@ -227,32 +227,32 @@ def _statistics(study: Study) -> Table:
     tasks = [*languages, *(lang for lang in losses if lang not in languages)]
     columns: dict[str, list[str]] = {"": [SIDES[study.side(lang)] for lang in tasks]}
     for split in ("train", "dev", "test"):
-        columns[split] = [whole(data.sizes.get(lang, {}).get(split)) for lang in tasks]
+        columns[split] = [integer(data.sizes.get(lang, {}).get(split)) for lang in tasks]
     columns["L*"] = [decimal(losses.get(lang), 3) for lang in tasks]
     if study.paper:
-        columns["train, paper"] = [whole(study.paper.pairs(lang)) for lang in tasks]
+        columns["train, paper"] = [integer(study.paper.pairs(lang)) for lang in tasks]
         columns["L*, paper"] = [decimal(study.paper.loss(lang), 3) for lang in tasks]
     rows = [[Cell(lang), *map(Cell, row)] for lang, *row in zip(tasks, *columns.values(), strict=True)]
-    note = "Sentence pairs; L*: dev loss of the language's own bitext model, in bits per token."
+    note = "train, dev, test: sentence pairs. L*: dev loss of the language's bitext model, in bits per token."
     return Table("Dataset statistics and dev losses of the bitext models", ("language", *columns), rows, note, (0, 1))
 
 
 def _similarities(study: Study) -> Table:
     similarity, paper = study.results.similarity or {}, study.paper
     hrls = list(dict.fromkeys(hrl for row in similarity.values() for hrl in row))
-    found: dict[tuple[str, str], Cell] = {}
+    cells: dict[tuple[str, str], Cell] = {}
     for lrl, row in similarity.items():
         for hrl, cell in zip(hrls, number_column([row.get(hrl) for hrl in hrls]), strict=True):
             printed = paper.similarity(lrl, hrl) if paper else None
-            found[hrl, lrl] = cell if printed is None else Cell(f"{cell.text} ({decimal(printed)})", cell.best)
-    note = "Bold: the nearest HRL." + (" In brackets: the paper's." if paper else "")
-    return cross_table("Similarities", ("HRL", hrls), ("LRL", list(similarity)), lambda hrl, lrl: found[hrl, lrl], note)
+            cells[hrl, lrl] = cell if printed is None else Cell(f"{cell.text} ({decimal(printed)})", cell.best)
+    note = "Bold: the nearest HRL." + (" In brackets: the paper's values." if paper else "")
+    return cross_table("Similarities", ("HRL", hrls), ("LRL", list(similarity)), lambda hrl, lrl: cells[hrl, lrl], note)
 
 
 def _arms(study: Study) -> Table:
     settings = study.results.study.arms
     rows = [[Cell(arm), Cell(_changes(settings.get(arm)))] for arm in study.arms]
-    return Table("What each arm changes in the recipe", ("arm", "settings"), rows, words=(0, 1))
+    return Table("Settings of each arm that differ from the recipe", ("arm", "settings"), rows, text_columns=(0, 1))
 
 
 def _changes(settings: dict[str, Any] | None) -> str:  # settings of any type
@@ -260,7 +260,7 @@ def _changes(settings: dict[str, Any] | None) -> str:  # settings of any type
 
 
 def _value(value: object) -> str:
-    """A setting in a few words: the values of an object with their keys, but for the key `name`."""
+    """A setting as short text; objects as `key=value`, without the key `name`."""
     if isinstance(value, dict):
         return " ".join(str(inner) if key == "name" else f"{key}={_value(inner)}" for key, inner in value.items())
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""SVG as text: escaped elements, the width of text, and what figures share: colours, a frame, an axis."""
+"""Builds SVG as text: escaped elements, estimates of text width, and the colours, frame and axes of figures."""
 
 import math
 import re
@@ -12,10 +12,11 @@ MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monos
 SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 FONT = 12.0
 LARGEST = 1e100
-"""No axis goes further: sums and differences of what is drawn must stay finite."""
+"""The limit of every axis, so that sums and differences of drawn values stay finite."""
 # XML 1.0 cannot express these characters, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# Name: (what it paints, light, dark). The light colours are also written as attributes, for programs without CSS.
+# Name: (SVG attribute, light colour, dark colour). Light colours are also written as attributes, for viewers
+# without CSS.
 PAINTS = {
     "ground": ("fill", "#fdfcfa", "#14171c"),
     "ink": ("fill", "#1c2128", "#e7eaee"),
@@ -38,13 +39,13 @@ STYLE = f"{_rules(1)}\n@media (prefers-color-scheme: dark) {{\n{_rules(2)}\n}}"
 
 
 def element(name: str, *children: str, **attributes: str | float) -> str:
-    """An element around children that are SVG already; `stroke_width` becomes stroke-width, `class_` class."""
-    given = "".join(f" {key.strip('_').replace('_', '-')}={_value(value)}" for key, value in attributes.items())
-    return f"<{name}{given}>{''.join(children)}</{name}>" if children else f"<{name}{given}/>"
+    """An element; `children` are SVG already. `stroke_width` becomes `stroke-width`, `class_` becomes `class`."""
+    written = "".join(f" {key.strip('_').replace('_', '-')}={_value(value)}" for key, value in attributes.items())
+    return f"<{name}{written}>{''.join(children)}</{name}>" if children else f"<{name}{written}/>"
 
 
 def plain(text: str) -> str:
-    """Any text as the content of an element: on one line, escaped, without characters that XML forbids."""
+    """Text as the content of an element: on one line, escaped, without characters that XML forbids."""
     return escape(_FORBIDDEN.sub("\ufffd", " ".join(text.split())))
 
 
@@ -58,7 +59,7 @@ def _value(value: str | float) -> str:
 
 
 def text_width(text: str, font: float) -> float:
-    """An upper estimate of the width of a text: the reader's fonts are not known."""
+    """An upper estimate of the width of a text, as the reader's fonts are not known."""
     return font * sum(_ems(letter) for letter in text)
 
 
@@ -69,29 +70,28 @@ def _ems(letter: str) -> float:
 
 
 def shorten(text: str, font: float, width: float) -> str:
-    """The text on one line, cut with an ellipsis if it is wider than this."""
+    """The text on one line, truncated with an ellipsis if it is wider than `width`."""
     line = " ".join(text.split())
     if text_width(line, font) <= width:
         return line
-    line = line[: int(width)]  # one cut first: the loop would be slow for a text of megabytes
+    line = line[: int(width)]  # a text of megabytes would make the loop slow
     while line and text_width(line + "…", font) > width:
         line = line[:-1]
     return line.rstrip() + "…"
 
 
 def paint(*names: str) -> Style:
-    """The class and the attributes that give an element its colours."""
+    """The class and the attributes for the colours in `PAINTS` with these names."""
     style: Style = {PAINTS[name][0]: PAINTS[name][1] for name in names}
     return style | {"class_": " ".join(f"p-{name}" for name in names)}
 
 
 def text(content: str, x: float, y: float, colour: str = "muted", **style: str | float) -> str:
-    """A line of any text."""
+    """A text element; `content` is escaped."""
     return element("text", plain(content), x=x, y=y, **(paint(colour) | style))
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str = "hair", **style: str | float) -> str:
-    """A straight line."""
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, **(paint(colour) | style))
 
 
@@ -106,21 +106,21 @@ def frame(body: list[str], width: float, height: float, *, title: str, descripti
 
 
 def axis_range(values: list[float], margin: float = 0.06) -> tuple[float, float]:
-    """The range of an axis that shows all values with a margin on both sides; never empty, never infinite."""
-    low, high = (max(-LARGEST, min(LARGEST, value)) for value in (min(values), max(values)))
+    """The range of an axis that shows all values, with a margin on both sides; always finite and not empty."""
+    low, high = (limit(value, -LARGEST, LARGEST) for value in (min(values), max(values)))
     size = max(abs(low), abs(high), 1.0)
-    room = (high - low) * margin if high - low > size * 1e-9 else size * margin
-    return low - room, high + room
+    padding = (high - low) * margin if high - low > size * 1e-9 else size * margin
+    return low - padding, high + padding
 
 
 def limit(value: float, low: float, high: float) -> float:
-    """The value, or the end of the axis that it lies beyond."""
+    """The value, clipped to the range from `low` to `high`."""
     return max(low, min(high, value))
 
 
-def ticks(low: float, high: float, about: int = 5) -> Iterator[tuple[float, str]]:
-    """About this many round numbers from low to high, each with its label."""
-    rough = (high - low) / about
+def ticks(low: float, high: float, count: int = 5) -> Iterator[tuple[float, str]]:
+    """About `count` round numbers from `low` to `high`, each with its label."""
+    rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
     digits = next(d for d in range(20) if math.isclose(round(step, d), step))

@@ -1,4 +1,4 @@
-"""The report of a sweep over thresholds: the paper's Figure 2, the table of leaves, and the steps that were saved."""
+"""The report of a sweep over thresholds: the paper's Figure 2, a table of all leaves, and the steps saved."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,15 +14,15 @@ from cclm.report.document import (
     as_markdown,
     decimal,
     document_page,
+    integer,
     number_column,
     percent,
     plural,
-    whole,
 )
 from cclm.report.svg import Style, axis_range, element, frame, limit, line, number, paint, plain, shorten, text, ticks
 
 MOST_NAMED = 12
-"""Admissions of a leaf that are written out."""
+"""The most admissions listed per leaf."""
 WIDTH, HEIGHT = 400.0, 320.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 388.0, 62.0, 268.0
 PANELS = (("weighted", "weighted dev loss, bits per token", 3), ("bleu", "mean BLEU on the test sets", 2))
@@ -42,14 +42,14 @@ def sweep_markdown(sweep: Sweep, *, pictures: str | None = None) -> str:
 
 def sweep_document(sweep: Sweep) -> Document:
     caption = (
-        "Figure 2 of the paper with these numbers. The threshold is chosen by the weighted dev loss alone; the test"
-        " sets were not used for it."
+        "Figure 2 of the paper with the results of this sweep. Only the weighted dev loss decides which threshold is"
+        " chosen; test sets are not used for the choice."
     )
     figure = Section(
         "figure-2", "Loss and BLEU against the threshold", [Figure("Figure 2", panels(sweep), caption, "figure-2.svg")]
     )
-    leaves = Section("leaves", "Every leaf", [_leaves(sweep)])
-    cost = Section("cost", "What it cost", [Paragraph(_steps_saved(sweep.steps))])
+    leaves = Section("leaves", "Leaves", [_leaves(sweep)])
+    cost = Section("cost", "Cost", [Paragraph(_steps_saved(sweep.steps))])
     return Document("cclm sweep", sweep.recipe, _lead(sweep), [figure, leaves, cost])
 
 
@@ -73,8 +73,8 @@ def _leaves(sweep: Sweep) -> Table:
         "macro": number_column([leaf.macro for leaf in leaves], 3, lowest=True),
         "BLEU": number_column([leaf.bleu for leaf in leaves]),
         "chrF": number_column([leaf.chrf for leaf in leaves]),
-        "steps": [Cell(whole(leaf.steps)) for leaf in leaves],
-        "best": [Cell(whole(leaf.best)) for leaf in leaves],
+        "steps": [Cell(integer(leaf.steps)) for leaf in leaves],
+        "best": [Cell(integer(leaf.best)) for leaf in leaves],
         "admissions": [Cell(_admissions(leaf.admissions, late)) for leaf in leaves],
         "same as": [Cell(_name(leaf.same_as) if leaf.same_as else "") for leaf in leaves],
     }
@@ -83,20 +83,21 @@ def _leaves(sweep: Sweep) -> Table:
         for leaf, *row in zip(leaves, *columns.values(), strict=True)
     ]
     note = (
-        "Bold: what was chosen, and the best of each column. Weighted and macro: dev loss of the selected checkpoint,"
-        " in bits per token. Admissions: the step at which each language joined that had to wait. Same as: a leaf that"
-        " made the same decisions and is therefore the same model."
+        "Bold: the chosen leaf, and the best of each column. Weighted, macro: dev loss of the selected checkpoint in"
+        " bits per token. Best: the step of that checkpoint. Admissions: the steps at which languages were admitted"
+        " that were not trained on from the start. Same as: a leaf with the same decisions, and therefore the same"
+        " model."
     )
-    return Table("Leaves of the sweep", ("leaf", *columns), rows, note, words=(0, 7, 8))
+    return Table("All leaves of the sweep", ("leaf", *columns), rows, note, text_columns=(0, 7, 8))
 
 
 def _admissions(admissions: Mapping[str, int], late: Sequence[str]) -> str:
-    """The languages that had to wait, in the order of admission."""
-    came = sorted((lang for lang in late if lang in admissions), key=lambda lang: admissions[lang])
-    never = [lang for lang in late if lang not in admissions]
-    named = [f"{lang} {whole(admissions[lang])}" for lang in came] + [f"{lang} never" for lang in never]
-    more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
-    return ", ".join(named[:MOST_NAMED] + more) or DASH
+    """The languages in `late` with their steps, in the order of admission."""
+    admitted = sorted((lang for lang in late if lang in admissions), key=lambda lang: admissions[lang])
+    items = [f"{lang} {integer(admissions[lang])}" for lang in admitted]
+    items += [f"{lang} never" for lang in late if lang not in admissions]
+    more = [f"and {len(items) - MOST_NAMED} more"] if len(items) > MOST_NAMED else []
+    return ", ".join(items[:MOST_NAMED] + more) or DASH
 
 
 def _name(leaf: Point) -> str:
@@ -106,10 +107,10 @@ def _name(leaf: Point) -> str:
 def _steps_saved(steps: Steps) -> str:
     trained, independent, fewest = steps.trained, steps.independent, steps.fewest
     saved = f", {percent(1 - trained / independent)} fewer than" if trained < independent else ", against"
-    alone = f"{whole(independent)} that independent runs would have taken"
+    alone = f"{integer(independent)} that independent runs would have taken"
     return (
-        f"Leaves share their steps until their first different decision. The sweep trained {whole(trained)}"
-        f" steps{saved} the {alone}; no sweep over these leaves could do with fewer than {whole(fewest)}."
+        f"Leaves share their steps until their first different decision. The sweep trained {integer(trained)}"
+        f" steps{saved} the {alone}; these leaves need at least {integer(fewest)}."
     )
 
 
@@ -123,7 +124,7 @@ def figure_2(sweep: Sweep) -> str:
 
 
 def panels(sweep: Sweep) -> list[str]:
-    """The panels one by one, for a page that may be too narrow for both."""
+    """The panels as separate SVG documents, so that a narrow page can stack them."""
     return [
         frame(
             _body(sweep, *panel), WIDTH, HEIGHT, title=f"{panel[1]} against the threshold", description=_describe(sweep)
@@ -133,7 +134,7 @@ def panels(sweep: Sweep) -> list[str]:
 
 
 def _body(sweep: Sweep, key: str, title: str, digits: int) -> list[str]:
-    """One panel: title, legend, axes, the rival as a dotted line, a curve per aggregate, a ring around the choice."""
+    """One panel: title, legend, axes, the rival as a dotted line, one curve per aggregate, a ring for the choice."""
     leaves = [(leaf, getattr(leaf, key)) for leaf in sweep.leaves if getattr(leaf, key) is not None]
     head = [text(title, 8, 20, "ink", font_weight="600")]
     if not leaves:
@@ -159,16 +160,17 @@ def _body(sweep: Sweep, key: str, title: str, digits: int) -> list[str]:
         y = at(left, rival)[1]
         parts.append(line(LEFT, y, RIGHT, y, "rule", stroke_width=1.5, stroke_dasharray="2 4"))
     for aggregate in sweep.aggregates:
-        own = sorted((one for one in leaves if one[0].aggregate == aggregate), key=lambda one: one[0].threshold)
-        points = [at(leaf.threshold, value) for leaf, value in own]
-        parts += _curve(aggregate, points, [_hover(leaf, value, digits) for leaf, value in own])
+        members = [(leaf, value) for leaf, value in leaves if leaf.aggregate == aggregate]
+        members.sort(key=lambda member: member[0].threshold)
+        points = [at(leaf.threshold, value) for leaf, value in members]
+        parts += _curve(aggregate, points, [_hover(leaf, value, digits) for leaf, value in members])
     chosen = [at(leaf.threshold, value) for leaf, value in leaves if _point(leaf) == _point(sweep.chosen)]
     rings = [element("circle", cx=x, cy=y, r=8, **_RING) for x, y in chosen]
     return [*head, *_legend(sweep, rival is not None), *parts, *rings]
 
 
 def _labelled(thresholds: Sequence[float]) -> Sequence[float]:
-    """As many of the thresholds as fit below the axis."""
+    """At most ten evenly spaced thresholds: more labels would overlap."""
     return thresholds[:: -(-len(thresholds) // 10)]
 
 
@@ -178,12 +180,12 @@ def _curve(aggregate: str, points: Sequence[tuple[float, float]], hovers: Sequen
     route = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
     colour = COLOURS.get(aggregate, "muted")
     stroke = f"{colour}-line" if aggregate in COLOURS else "faint"
-    drawn = element("path", d=route, stroke_width=1.8, **(paint(stroke) | {"fill": "none"}))
-    return [drawn, *(_mark(aggregate, *point, hover) for point, hover in zip(points, hovers, strict=True))]
+    path = element("path", d=route, stroke_width=1.8, **(paint(stroke) | {"fill": "none"}))
+    return [path, *(_mark(aggregate, *point, hover) for point, hover in zip(points, hovers, strict=True))]
 
 
 def _mark(aggregate: str, x: float, y: float, hover: str = "") -> str:
-    """A disc for avg, a square for max, so that colour is not needed to tell them apart."""
+    """A disc for avg and a square for max, for readers who cannot distinguish the colours."""
     title = [element("title", hover)] if hover else []
     colour = paint(COLOURS.get(aggregate, "muted"))
     if aggregate == "max":

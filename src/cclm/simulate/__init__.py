@@ -1,4 +1,4 @@
-"""The curriculum on assumed learning curves, without a model: what a threshold would do, before a GPU is spent."""
+"""Simulates the curriculum on assumed learning curves, to see the effect of a threshold without training a model."""
 
 from cclm.simulate.run import Outcome, compare_thresholds, simulate
 from cclm.simulate.scenario import BUILT_IN, Scenario, load_scenario

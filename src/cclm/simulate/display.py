@@ -1,10 +1,10 @@
-"""A simulation in the terminal: who is competent, who is admitted when and why, how often each is drawn."""
+"""Prints a simulation: competence, admissions and sampling weights of each language over the steps."""
 
 import io
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -18,13 +18,13 @@ from cclm.simulate.run import THRESHOLDS, Outcome, Round, compare_thresholds, si
 from cclm.simulate.scenario import Scenario, load_scenario
 
 FEW = 12
-"""Up to so many languages get a column each."""
+"""With at most this many languages, each language has a column."""
 ROWS = 14
-"""So many rounds are shown, beside those in which someone was admitted."""
+"""The number of rounds shown, in addition to those with an admission."""
 
 
 class SimulationView:
-    """What `cclm simulate` prints."""
+    """The output of `cclm simulate`; `others` are the outcomes at other thresholds."""
 
     def __init__(self, scenario: Scenario, outcome: Outcome, others: dict[float, Outcome]) -> None:
         self._scenario, self._outcome, self._others = scenario, outcome, others
@@ -32,7 +32,7 @@ class SimulationView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         few = len(self._scenario.sizes) <= FEW
         yield Text(_title(self._scenario), style="bold")
-        yield Text("The learning curves are assumed; no model was trained.\n", style="dim")
+        yield Text("Learning curves are assumed; no model is trained.\n", style="dim")
         yield self._rounds() if few else self._summary()
         yield self._admissions(few)
         if self._others:
@@ -43,10 +43,10 @@ class SimulationView:
         table.add_column("step", justify="right")
         for lang in self._scenario.sizes:
             table.add_column(lang, justify="right", style="cyan" if lang in self._scenario.high_resource else "")
-        for record, newcomers in _shown(self._outcome.rounds):
-            cells = [_cell(lang, record, lang in newcomers) for lang in self._scenario.sizes]
+        for record, admitted in _shown(self._outcome.rounds):
+            cells = [_cell(lang, record, lang in admitted) for lang in self._scenario.sizes]
             table.add_row(f"{record['step']:,}", *cells)
-        legend = "competence (1: as a bitext model), share of draws; (HRLs-evaluated) if waiting\n"
+        legend = "competence (1: bitext model), share of draws; (HRLs-evaluated) if not admitted\n"
         return Group(table, Text(legend, style="dim"))
 
     def _summary(self) -> RenderableType:
@@ -54,7 +54,7 @@ class SimulationView:
         for head in ("step", "admitted", "", "worst", "median", "best", "draws on LRLs"):
             table.add_column(head, justify="right", no_wrap=True)
         total = len(self._scenario.sizes)
-        for record in _evenly(self._outcome.rounds, ROWS):
+        for record in _evenly_spaced(self._outcome.rounds, ROWS):
             competence = sorted(record["competence"][lang] for lang in record["admitted"]) if record["round"] else [0.0]
             on_lrls = sum(record["weights"].get(lrl, 0.0) for lrl in self._scenario.low_resource)
             table.add_row(
@@ -64,18 +64,18 @@ class SimulationView:
                 *(f"{competence[int(q * (len(competence) - 1))]:.2f}" for q in (0.0, 0.5, 1.0)),
                 f"{on_lrls:.0%}",
             )
-        return Group(table, Text("worst, median and best competence of those admitted\n", style="dim"))
+        return Group(table, Text("worst, median, best: competence of the admitted languages\n", style="dim"))
 
     def _admissions(self, few: bool) -> RenderableType:
         admitted = [(lang, facts) for lang, facts in self._outcome.admissions.items() if facts["step"] > 0]
         shown = admitted if few else admitted[:3]
         lines = Table.grid(padding=(0, 1))
         for lang, facts in shown:
-            who = Text(lang, style="bold green")
-            lines.add_row(f"step {facts['step']:,}", who, Text(f"admitted: {facts['reason']}", style="dim"))
+            name = Text(lang, style="bold green")
+            lines.add_row(f"step {facts['step']:,}", name, Text(f"admitted: {facts['reason']}", style="dim"))
         notes = Text()
         if len(shown) < len(admitted):
-            notes.append(f"... and {len(admitted) - len(shown):,} more (--json has them all)\n", style="dim")
+            notes.append(f"... and {len(admitted) - len(shown):,} more (--json prints all)\n", style="dim")
         waiting = self._outcome.rounds[-1]["waiting"]
         if waiting:
             more = " ..." if len(waiting) > FEW else ""
@@ -84,7 +84,7 @@ class SimulationView:
 
     def _thresholds(self, few: bool) -> RenderableType:
         gate = self._scenario.curriculum.gate
-        title = f"What other thresholds would do ({getattr(gate, 'aggregate', '')}): step of admission"
+        title = f"Step of admission at other thresholds ({getattr(gate, 'aggregate', '')})"
         table = Table(box=None, padding=(0, 1), header_style="bold", title=title, title_justify="left")
         table.title_style = "bold"
         table.add_column("threshold", justify="right")
@@ -96,10 +96,10 @@ class SimulationView:
         for threshold, outcome in self._others.items():
             on_lrls = sum(outcome.steps_on[lrl] for lrl in lrls) / sum(outcome.steps_on.values())
             mark = "bold" if threshold == getattr(gate, "threshold", None) else ""
-            cells = [_when(outcome, lrl) for lrl in lrls] if few else _quantiles(outcome, lrls)
+            cells = [_admission_step(outcome, lrl) for lrl in lrls] if few else _quantiles(outcome, lrls)
             table.add_row(f"{threshold}", *cells, f"{on_lrls:.1%}", style=mark)
-        note = "* the threshold was not reached: admitted with the rest (second phase)"
-        starred = any(_when(outcome, lrl).endswith("*") for outcome in self._others.values() for lrl in lrls)
+        note = "* threshold not reached: admitted at the start of the second phase"
+        starred = any(_admission_step(outcome, lrl).endswith("*") for outcome in self._others.values() for lrl in lrls)
         return Group(table, Text(note if starred else "", style="dim"))
 
 
@@ -118,47 +118,44 @@ def _cell(lang: str, record: Round, new: bool) -> Text:
 
 
 def _short(competence: float | None) -> str:
-    """Three characters, so that eight languages fit into 80: .84, 1.3, 13."""
+    """At most three characters, so that eight languages fit into 80 columns: .84, 1.3, 13."""
     if competence is None:
         return "-"
-    return (
-        f"{competence:.2f}"[1:]
-        if competence < 0.995
-        else f"{competence:.1f}"
-        if competence < 9.95
-        else f"{competence:.0f}"
-    )
+    if competence < 0.995:
+        return f"{competence:.2f}"[1:]
+    return f"{competence:.1f}" if competence < 9.95 else f"{competence:.0f}"
 
 
 def _shown(rounds: list[Round]) -> Iterator[tuple[Round, set[str]]]:
-    """Evenly spaced rounds and those with an admission, each with its newcomers."""
-    chosen = {record["step"] for record in _evenly(rounds, ROWS)}
+    """Evenly spaced rounds and those with an admission, each with the languages it admitted."""
+    chosen = {record["step"] for record in _evenly_spaced(rounds, ROWS)}
     before = set(rounds[0]["admitted"])
     for record in rounds:
-        newcomers = set(record["admitted"]) - before
-        before |= newcomers
-        if newcomers or record["step"] in chosen:
-            yield record, newcomers
+        admitted = set(record["admitted"]) - before
+        before |= admitted
+        if admitted or record["step"] in chosen:
+            yield record, admitted
 
 
-def _evenly(rounds: list[Round], count: int) -> list[Round]:
+def _evenly_spaced(rounds: list[Round], count: int) -> list[Round]:
     last = len(rounds) - 1
-    places = {round(i * last / (count - 1)) for i in range(count)}
-    return [rounds[place] for place in sorted(places)]
+    indices = {round(i * last / (count - 1)) for i in range(count)}
+    return [rounds[index] for index in sorted(indices)]
 
 
 def _bar(share: float, width: int = 16) -> str:
     return "█" * round(share * width) + "░" * (width - round(share * width))
 
 
-def _when(outcome: Outcome, lrl: str) -> str:
+def _admission_step(outcome: Outcome, lrl: str) -> str:
     facts = outcome.admissions.get(lrl)
     if facts is None:
         return "never"
     return f"{facts['step']:,}" + ("" if "hrls_competence" in facts else "*")
 
 
-def _quantiles(outcome: Outcome, lrls: Iterable[str]) -> list[str]:
+def _quantiles(outcome: Outcome, lrls: Sequence[str]) -> list[str]:
+    """The steps at which the first LRL, a quarter, half and all of them were admitted."""
     admitted = sorted(
         (outcome.admissions[lrl]["step"], "hrls_competence" not in outcome.admissions[lrl])
         for lrl in lrls
@@ -166,9 +163,9 @@ def _quantiles(outcome: Outcome, lrls: Iterable[str]) -> list[str]:
     )
     cells = []
     for share in (0.0, 0.25, 0.5, 1.0):
-        place = int(share * (len(list(lrls)) - 1))
-        step, late = admitted[place] if place < len(admitted) else (None, False)
-        cells.append("never" if step is None else f"{step:,}" + ("*" if late else ""))
+        index = int(share * (len(lrls) - 1))
+        step, second_phase = admitted[index] if index < len(admitted) else (None, False)
+        cells.append("never" if step is None else f"{step:,}" + ("*" if second_phase else ""))
     return cells
 
 
@@ -176,12 +173,15 @@ Output = Literal["text", "json", "yaml"]
 
 
 def run(name: str, changes: Sequence[str], *, output: Output, compare: bool, svg: Path | None = None) -> None:
-    """Simulates and prints; with "yaml" it prints the scenario itself, to be edited. `svg` gets a picture of it."""
+    """Runs a simulation and prints it; with output "yaml", prints the scenario for editing instead.
+
+    The file `svg`, if given, gets the same output as a picture.
+    """
     scenario = load_scenario(name, changes)
     if output == "yaml":
         _print_yaml(scenario.model_dump(mode="json", exclude_none=True))
         return
-    outcome, others = _simulated(scenario, compare)
+    outcome, others = _simulate_with_progress(scenario, compare)
     if output == "json":
         print(json.dumps(_as_json(scenario, outcome, others), allow_nan=False))
     else:
@@ -202,10 +202,10 @@ def _picture(view: SimulationView, title: str) -> str:
     console = Console(record=True, width=82, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(view)
     picture = console.export_svg(title=title, unique_id="cclm")
-    return re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)  # nothing is to be fetched from elsewhere
+    return re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)  # fonts would be loaded from the web
 
 
-def _simulated(scenario: Scenario, compare: bool) -> tuple[Outcome, dict[float, Outcome]]:
+def _simulate_with_progress(scenario: Scenario, compare: bool) -> tuple[Outcome, dict[float, Outcome]]:
     runs = 1 + (len(THRESHOLDS) if compare and scenario.curriculum.gate.name == "competence" else 0)
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("simulating", total=runs * scenario.max_steps)

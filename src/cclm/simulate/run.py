@@ -1,4 +1,4 @@
-"""Assumed learning curves: the dev loss of a language falls with the text seen of it and of related languages."""
+"""Runs the curriculum on assumed learning curves, which fall with training on a language and on related ones."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -16,10 +16,10 @@ from cclm.simulate.scenario import Scenario
 
 
 class LearningCurves:
-    """Dev losses of all languages, falling as a power law of experience towards a plateau each.
+    """Dev losses of all languages, which fall towards a plateau as a power law of experience.
 
-    A step spent on a language counts as one step of experience for it, and as a share of a step for every other:
-    for an LRL its similarity to that HRL, otherwise (and at least) `learning.transfer`, for what all languages share.
+    A step on a language adds one step of experience to it, and part of a step to every other language: for an LRL its
+    similarity to the trained HRL, but at least `learning.transfer`, which all languages share.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -31,19 +31,19 @@ class LearningCurves:
         self._experience = np.zeros(len(self._languages))
 
     def train(self, weights: dict[str, float], steps: int) -> None:
-        """Lets so many steps pass, each language drawn as often as its weight says on average."""
+        """Trains for `steps` steps, with each language drawn in proportion to its weight."""
         drawn = np.array([weights.get(lang, 0.0) for lang in self._languages])
         self._experience += steps * (self._transfer @ drawn)
 
     def losses(self) -> dict[str, float]:
-        """The true dev losses of now."""
+        """The current dev losses, without measurement noise."""
         learning = self._scenario.learning
-        still_to_learn = (1 + self._experience / learning.pace) ** -learning.exponent
-        losses = self._plateaus + (learning.start - self._plateaus) * still_to_learn
+        remaining = (1 + self._experience / learning.pace) ** -learning.exponent
+        losses = self._plateaus + (learning.start - self._plateaus) * remaining
         return dict(zip(self._languages, losses.tolist(), strict=True))
 
     def probe(self, step: int) -> dict[str, float]:
-        """The dev losses as a sample of `dev_sample` sentences would show them: with noise."""
+        """The current dev losses with the noise of a sample of `dev_sample` sentences."""
         seed = self._scenario.seed
         normal = NormalDist()
         return {
@@ -53,17 +53,17 @@ class LearningCurves:
 
     def _transfer_matrix(self) -> NDArray[np.float64]:
         graph = self._scenario.graph
-        place = {lang: i for i, lang in enumerate(self._languages)}
-        matrix = np.full((len(place), len(place)), self._scenario.learning.transfer)
+        index = {lang: i for i, lang in enumerate(self._languages)}
+        matrix = np.full((len(index), len(index)), self._scenario.learning.transfer)
         np.fill_diagonal(matrix, 1.0)
         for lrl, row in graph.similarity.items():
             for hrl, similarity in row.items():
-                matrix[place[lrl], place[hrl]] = max(similarity, self._scenario.learning.transfer)
+                matrix[index[lrl], index[hrl]] = max(similarity, self._scenario.learning.transfer)
         return matrix
 
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""The grid that the paper searches."""
+"""The thresholds that the paper compares."""
 
 
 class Admission(TypedDict):
@@ -76,7 +76,7 @@ class Admission(TypedDict):
 
 
 class Round(TypedDict):
-    """One round as `Curriculum.explain` describes it; it has more keys than these."""
+    """The result of `Curriculum.explain` after one round; only the keys used here are typed."""
 
     step: int
     round: int
@@ -90,20 +90,20 @@ class Round(TypedDict):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a simulated run did: one record per round, the first before training, and the steps per language."""
+    """The result of a simulation: one record per round, the first one before training, and steps per language."""
 
     rounds: list[Round]
     steps_on: dict[str, float]
-    """Steps' worth of draws that each language got."""
+    """The number of steps spent on each language, as expected from the weights."""
 
     @property
     def admissions(self) -> dict[str, Admission]:
-        """When and why each language was admitted."""
+        """The step and the reason of each language's admission."""
         return self.rounds[-1]["admissions"]
 
 
 def simulate(scenario: Scenario, progress: Callable[[int], object] = lambda step: None) -> Outcome:
-    """Runs the curriculum over the scenario's learning curves; `progress` is called with every step reached."""
+    """Runs the curriculum over the scenario's learning curves; `progress` is called with the step after each round."""
     _check_needs(scenario)
     curriculum, curves = scenario.build(), LearningCurves(scenario)
     rounds = [_round(curriculum)]
@@ -131,16 +131,16 @@ def _observe(curriculum: Curriculum, curves: LearningCurves, step: int) -> None:
 
 
 def _check_needs(scenario: Scenario) -> None:
-    """Refuses methods that need gradients of a model, which no learning curve can replace."""
+    """Raises ConfigError for methods that need gradients: a simulation has no model."""
     name = scenario.curriculum.sampler.name
     if name in ("multidds", "multidds-s"):
-        raise ConfigError(f"{name} is driven by gradients of a model; there is none in a simulation")
+        raise ConfigError(f"{name} needs gradients of a model, and a simulation has no model; choose another sampler")
 
 
 def compare_thresholds(
     scenario: Scenario, thresholds: Iterable[float] = THRESHOLDS, progress: Callable[[int], object] = lambda step: None
 ) -> dict[float, Outcome]:
-    """The same scenario at each threshold; empty where the gate has none."""
+    """Simulates the scenario at each threshold; empty if its gate has no threshold."""
     if scenario.curriculum.gate.name != "competence":
         return {}
     outcomes = {}

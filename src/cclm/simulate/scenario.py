@@ -1,4 +1,4 @@
-"""What is simulated: languages with sizes and benchmark losses, a curriculum, and how learning is assumed to go."""
+"""The input of a simulation: languages with sizes and reference losses, a curriculum, assumptions about learning."""
 
 import math
 from collections.abc import Iterable
@@ -26,33 +26,34 @@ BUILT_IN = {
 
 
 class LanguageSection(Section):
-    """The facts about a language."""
+    """The size and the losses of one language."""
 
     size: int = Field(ge=1)
-    """Training pairs."""
+    """The number of training pairs."""
     benchmark: float = Field(gt=0, lt=64)
-    """L*: dev loss of its bitext model, bits per token."""
+    """L*, the dev loss of its bitext model in bits per token."""
     plateau: float | None = Field(default=None, ge=0)
-    """Where its loss ends in the shared model. Default: L* for an HRL, for an LRL a bit above the HRLs' mean."""
+    """The loss that it approaches in the multilingual model. Default: L* for an HRL; for an LRL L*, but at most one bit
+    above the mean of the HRLs."""
 
 
 class LearningSection(Section):
-    """How learning is assumed to go. None of this is measured: change it and see what depends on it."""
+    """Assumptions about learning. None of them is measured: change them to see what depends on them."""
 
     start: float = Field(default=13.0, gt=0)
-    """Loss before training, bits per token: log2 of the vocabulary's size."""
+    """Loss before training in bits per token, about log2 of the vocabulary size."""
     pace: float = Field(default=750.0, gt=0)
-    """Steps of experience after which 2^-exponent of the way is left."""
+    """Steps of experience after which the distance to the plateau is 2^-exponent of that at the start."""
     exponent: float = Field(default=1.2, gt=0)
-    """How fast the loss falls: a power of experience."""
+    """Exponent of the power law: how fast the loss falls."""
     transfer: float = Field(default=0.3, ge=0, le=1)
-    """What a step on one language is worth to any other."""
+    """The share of a step on one language that counts as experience for every other language."""
     sentence_sd: float = Field(default=1.0, ge=0)
-    """Spread of the loss between sentences, bits: the noise of a probe is this over the root of dev_sample."""
+    """Standard deviation of the loss between sentences, in bits. The noise of a probe is this / sqrt(dev_sample)."""
 
 
 class Scenario(Section):
-    """Everything that a simulation starts from."""
+    """The input of a simulation, as in a YAML file for `cclm simulate`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ignored_types=(cached_property,))
 
@@ -66,11 +67,11 @@ class Scenario(Section):
     learning: LearningSection = LearningSection()
     max_steps: int = Field(default=60_000, ge=1)
     second_phase: int | None = Field(default=50_000, ge=1)
-    """The step at which those who still wait are admitted; null: never."""
+    """The step at which all remaining languages are admitted; null: never."""
 
     @cached_property
     def graph(self) -> LanguageGraph:
-        """The language graph, checked."""
+        """The language graph; ConfigError if the similarities are invalid."""
         try:
             return LanguageGraph(self.high_resource, self.low_resource, self.similarity)
         except ValueError as error:
@@ -78,7 +79,7 @@ class Scenario(Section):
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Training pairs of each language."""
+        """The number of training pairs of each language."""
         return {lang: section.size for lang, section in (self.high_resource | self.low_resource).items()}
 
     @cached_property
@@ -88,24 +89,24 @@ class Scenario(Section):
 
     @cached_property
     def plateaus(self) -> dict[str, float]:
-        """Where each language's loss ends."""
+        """The loss that each language approaches."""
         mean = math.fsum(hrl.benchmark for hrl in self.high_resource.values()) / len(self.high_resource)
         ends = {lang: hrl.benchmark for lang, hrl in self.high_resource.items()}
         ends |= {lang: min(lrl.benchmark, mean + 1) for lang, lrl in self.low_resource.items()}
-        given = {
+        configured = {
             lang: section.plateau
             for lang, section in (self.high_resource | self.low_resource).items()
             if section.plateau is not None
         }
-        return ends | given
+        return ends | configured
 
     def build(self) -> Curriculum:
-        """A fresh curriculum over these languages."""
+        """A new curriculum for these languages."""
         return self.curriculum.build(self.graph, sizes=self.sizes, benchmark=self.benchmark)
 
 
 def load_scenario(name: str, changes: Iterable[str] = ()) -> Scenario:
-    """A built-in scenario or one in a YAML file, with `key=value` changes."""
+    """Loads a built-in scenario or a YAML file, and applies `key=value` changes."""
     if name in BUILT_IN:
         content = _built_in(name)
     elif Path(name).suffix in (".yaml", ".yml") or Path(name).exists():
@@ -113,7 +114,7 @@ def load_scenario(name: str, changes: Iterable[str] = ()) -> Scenario:
     else:
         raise ConfigError(f"no scenario {name!r}: give one of {', '.join(BUILT_IN)}, or a YAML file")
     scenario = check(Scenario, override(content, changes), name)
-    scenario.build()  # what cannot be is refused now, before anything is shown
+    scenario.build()  # raises errors before anything is printed
     return scenario
 
 
@@ -136,7 +137,7 @@ def _sections(languages: Iterable[str], sizes: dict[str, int], benchmark: dict[s
 
 
 def _thousand(languages: int = 1000, families: int = 40, hrls: int = 100) -> dict[str, object]:
-    """Sizes follow Zipf's law from two million pairs; languages of a family are similar; L* rises as data shrinks."""
+    """Made-up languages: sizes follow Zipf's law, languages of one family are similar, L* is higher with less data."""
     sizes = {f"l{rank:04}": max(200, 2_000_000 // rank) for rank in range(1, languages + 1)}
     family = {lang: int(families * uniform(key(1, "family", lang), 0)) for lang in sizes}
     benchmark = {lang: round(3.5 + 1.1 * math.log10(2_000_000 / size), 3) for lang, size in sizes.items()}

@@ -161,13 +161,16 @@ def refuse_other_settings(
     refuse_changes(folder, known, force=force)
 
 
-def refuse_other_benchmark(folder: Path, recipe: Recipe) -> None:
-    """Refuses bitext models of another length than those that a run was begun with, before they are trained."""
+def refuse_other_benchmark(folder: Path, recipe: Recipe, *, in_study: bool = False) -> None:
+    """Refuses bitext models of another length than those that a run was begun with, before they are trained.
+
+    Runs `in_study` were given the losses of those models as a table.
+    """
     if not (folder / MADE_FROM).exists() or _read(folder).benchmark is None or recipe.benchmark.file:
         return
     before = (read_settings(folder / CONFIG).get("benchmark") or {}) if (folder / CONFIG).exists() else {}
     steps = before.get("max_steps")
-    if before and before.get("file") is None and steps != recipe.benchmark.max_steps:
+    if before and (in_study or before.get("file") is None) and steps != recipe.benchmark.max_steps:
         raise TrainingError(
             f"{folder} was begun with other settings; go on with the same, or give the run another name\n"
             f"  benchmark.max_steps: {steps} -> {recipe.benchmark.max_steps}"

@@ -25,6 +25,8 @@ ANSWER = 50.0
 """Seconds in which a rank must answer, or it counts as gone; CCLM_RANKS_TIMEOUT in the environment changes it."""
 PATIENCE = timedelta(days=7)
 """How long the others wait for what the first rank does alone: data, bitext models, checkpoints."""
+EXACT = 1 << 53
+"""Whole numbers below this are exact in float64, in which ranks exchange numbers."""
 BUCKET = 1 << 20
 """Numbers that are summed in one call."""
 
@@ -88,6 +90,19 @@ class Ranks:
         answer: bytes = self._call(self._store.get, key)
         return answer.decode()
 
+    def check_same_weights(self, model: torch.nn.Module, step: int) -> None:
+        """Raises TrainingError on every rank if the weights of any two ranks differ in a bit."""
+        if self.world == 1:
+            return
+        sums = [parameter.detach().view(torch.int32).sum(dtype=torch.int64) for parameter in model.parameters()]
+        digest = int(torch.stack(sums).sum()) % EXACT
+        highest, lowest = self._all([[digest, -digest]], dist.ReduceOp.MAX)[0]
+        if highest != -lowest:
+            raise TrainingError(
+                f"the ranks have different weights at step {step}: one has loaded another checkpoint, or computes"
+                " differently; nothing was saved, and the same command resumes from the last checkpoint"
+            )
+
     def wait(self) -> None:
         """Returns when every rank is here, however long it takes."""
         if self.world > 1:
@@ -136,6 +151,9 @@ def _join(device: torch.device) -> Ranks:
     try:
         answer = timedelta(seconds=float(os.environ.get("CCLM_RANKS_TIMEOUT", ANSWER)))
         store, rank, world = next(rendezvous("env://"))
+        # torchrun keeps its store when it starts all ranks again: without a prefix they would read the old keys.
+        count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = dist.PrefixStore(f"start {count}", store)  # type: ignore[attr-defined]
         # Three groups: one with patience for waiting, one for numbers on the CPU, one for gradients where the model is.
         dist.init_process_group("gloo", timeout=PATIENCE, store=store, rank=rank, world_size=world)
         numbers = dist.new_group(timeout=answer, backend="gloo")

@@ -30,7 +30,7 @@ from cclm.training.console import Shown, TrainingConsole
 from cclm.training.device import Device, device_of
 from cclm.training.directory import Task, task_graph, tasks
 from cclm.training.forking import Forks
-from cclm.training.lock import Lock
+from cclm.training.lock import Lock, announce
 from cclm.training.log import LogWriter, TensorBoard, Trackio
 from cclm.training.provenance import (
     FREE,
@@ -70,6 +70,8 @@ class Options:
     """Fail where the newest checkpoint is damaged, instead of falling back to the one before."""
     force: bool = False
     """Continue with other settings where the checkpoints allow it; recorded in made_from.json and in manifests."""
+    describe: Callable[[], object] = lambda: None
+    """Leaves in the run directory what the training is given; called when this process owns the directory."""
     forks: Mapping[str, Recipe] = field(default_factory=dict)
     """Recipes with other gates by name: they share this training as long as their curricula decide the same."""
 
@@ -92,7 +94,11 @@ def train(
     recipe = recipe.model_copy(update={"training": resolved})  # on another machine `auto` might be something else
     keep_freed_memory()
     session = _Session(recipe, prepared, graph, benchmark, folder, options, device)
-    with _explained(recipe, folder), Lock(folder) if options.ranks.first else nullcontext():
+    # Several ranks do not wait: the others would give up on the first.
+    lock = Lock(folder, wait=announce if options.ranks.world == 1 else None)
+    with _explained(recipe, folder), lock if options.ranks.first else nullcontext():
+        if options.ranks.first:
+            options.describe()
         session.check_same()
         saved = session.newest()
         with _signals(options.ranks) as poll, device.products():
@@ -200,6 +206,7 @@ class _Session:
             log.listeners += [forks.log, *(one.write for one in curves)]
             trainer = Trainer(parts, progress, Outputs(self.folder, log, console, forks, forced_settings(self.folder)))
             self.ranks.wait()  # some ranks are slow to set up; from here on every rank answers within a step
+            self.ranks.check_same_weights(parts.model, progress.step)
             try:
                 reason = trainer.run(poll)
                 forks.settle()

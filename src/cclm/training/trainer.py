@@ -314,6 +314,7 @@ class Trainer:
 
     def save(self, *, logged: bool) -> None:
         """Writes a checkpoint. One that a signal asked for is no fact of the training and not logged."""
+        self.parts.ranks.check_same_weights(self.parts.model, self.progress.step)
         if logged:
             self.outputs.log.write(Saved(step=self.progress.step))
         if self.parts.ranks.first:

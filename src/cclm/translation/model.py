@@ -17,6 +17,7 @@ from cclm.formats.export import MANIFEST, Export, Pair
 from cclm.formats.run import MADE_FROM, MadeFrom
 from cclm.recipe.language_codes import canonical
 from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of
+from cclm.training.lock import Lock, announce
 from cclm.translation.translator import POSITIONS, Translator
 
 CHUNK = 2048
@@ -155,13 +156,20 @@ def load(run: str | PathLike[str], *, quantization: Quantization = "float32", th
 
 
 def exported(run: Path, quantization: Quantization = "float32") -> Path:
-    """The folder of the exported model. It is made if it is missing, damaged or of another checkpoint."""
-    folder = run / "ctranslate2" / quantization
-    best = best_of(run)
-    if not _is_current(folder, weights_of(best)):
-        from cclm.translation.export import export_checkpoint  # imports torch: only when something is exported
+    """The folder of the exported model. It is made if it is missing, damaged or of another checkpoint.
 
-        export_checkpoint(run, best, folder, exact=exported(run) if quantization == "int8" else None)
+    Another process that exports it is waited for.
+    """
+    folder = run / "ctranslate2" / quantization
+    if _is_current(folder, weights_of(best_of(run))):
+        return folder
+    from cclm.translation.export import export_checkpoint  # imports torch: only when something is exported
+
+    exact = exported(run) if quantization == "int8" else None
+    with Lock(folder, file=folder.with_name(f".{quantization}.lock"), wait=announce):
+        best = best_of(run)
+        if not _is_current(folder, weights_of(best)):
+            export_checkpoint(run, best, folder, exact=exact)
     return folder
 
 

@@ -1,53 +1,50 @@
-"""Pairs of sentences from parallel text in any of five formats, as a stream.
+"""Readers: streams of sentence pairs from parallel text in five formats.
 
     source = Source("ted", "data/ted", detokenize=True)
     drops = Counter()
     for number, english, azerbaijani in read(source, "aze", "train", drops):
         ...
 
-Files are found under any spelling of a language's code, plain or compressed; `source.LAYOUTS` lists the names tried.
+File names may use any spelling of a language code, and files may be compressed. `source.LAYOUTS` lists the names.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from cclm.data.cleaning import detokenize
 from cclm.data.readers.huggingface import hub_splits, on_the_hub, read_hub, read_local
 from cclm.data.readers.moses import read_moses
-from cclm.data.readers.source import SPLITS, Source, check_pair, find, require
+from cclm.data.readers.source import SPLITS, Pairs, Source, check_pair, find, require
 from cclm.data.readers.tables import read_ted, read_tsv
 from cclm.data.readers.tmx import read_tmx
 from cclm.errors import DataError
 
 __all__ = ["DataError", "Source", "inputs", "read", "splits"]
 
-Pairs = Iterator[tuple[int, str, str]]
-
 
 def splits(source: Source, lang: str) -> tuple[str, ...]:
-    """Which of train, dev and test have files; "valid" and "validation" in a name mean dev."""
+    """The splits that have files. "valid" and "validation" in a file name mean dev."""
     check_pair(source, lang, "train")
     if _is_remote(source):
-        there = hub_splits(source, lang)
-        return tuple(split for split in SPLITS if split in there)
+        available = hub_splits(source, lang)
+        return tuple(split for split in SPLITS if split in available)
     return tuple(split for split in SPLITS if find(source, lang, split))
 
 
 def inputs(source: Source, lang: str, split: str) -> tuple[Path, ...]:
-    """The files that `read` reads, none for a dataset on the hub."""
+    """The files that `read` reads; none for a dataset on the hub."""
     check_pair(source, lang, split)
     if _is_remote(source):
         return ()
-    found = require(source, lang, split)
-    return tuple(sorted(found[0].iterdir())) if found[0].is_dir() else found
+    paths = require(source, lang, split)
+    return tuple(sorted(paths[0].iterdir())) if paths[0].is_dir() else paths
 
 
 def read(source: Source, lang: str, split: str, drops: Counter[str]) -> Pairs:
     """(number, pivot text, other text) of each pair, decoded but not cleaned.
 
-    The number is that of the line, row or unit. `drops` counts lines that do not become a pair, by reason. Files are
-    searched for at once and read as the pairs are consumed.
+    The number is that of the line, row or unit. `drops` counts lines that are not a pair, by reason. Files are located
+    immediately and read lazily.
     """
     pairs = _read(source, lang, split, drops)
     return _detokenized(pairs, source.pivot, lang) if source.detokenize else pairs
@@ -76,5 +73,5 @@ def _is_remote(source: Source) -> bool:
 
 
 def _detokenized(pairs: Pairs, pivot: str, lang: str) -> Pairs:
-    for number, one, two in pairs:
-        yield number, detokenize(one, pivot), detokenize(two, lang)
+    for number, pivot_text, other_text in pairs:
+        yield number, detokenize(pivot_text, pivot), detokenize(other_text, lang)

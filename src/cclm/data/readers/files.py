@@ -1,4 +1,4 @@
-"""Lines of text from plain, gzip and zstd files. The first bytes decide which it is, never the name."""
+"""Reads lines from plain, gzip and zstd files. The compression is detected from the first bytes, not the name."""
 
 import gzip
 import importlib
@@ -12,7 +12,7 @@ from cclm.errors import DataError
 
 MAX_LINE = 10_000_000
 BLOCK = 1 << 18
-# A zstd block of a few bytes may decompress to 128 KiB: reading little at a time keeps the memory under 20 MB.
+# A few bytes of zstd may decompress to 128 KiB. Reading little at a time keeps memory use under 20 MB.
 _ZSTD_READ = 512
 
 OnBadUtf8 = Literal["error", "drop"]
@@ -26,9 +26,9 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 def open_text(
     path: Path, on_bad_utf8: OnBadUtf8 = "error", drops: Counter[str] | None = None
 ) -> Iterator[tuple[int, str]]:
-    """(line number from 1, line) for every line. Only a line feed ends a line; a carriage return before it is removed.
+    """(line number from 1, line) for every line. Lines end with a line feed; a carriage return before it is removed.
 
-    With "drop", lines that are not UTF-8 are dropped and counted as `drops["invalid UTF-8"]`.
+    With "drop", lines that are not UTF-8 are skipped and counted in `drops["invalid UTF-8"]`.
     """
     for number, line in numbered(path, on_bad_utf8):
         if line is not None:
@@ -38,13 +38,13 @@ def open_text(
 
 
 def numbered(path: Path, on_bad_utf8: OnBadUtf8 = "error") -> Iterator[tuple[int, str | None]]:
-    """The same, but with "drop" a line that is not UTF-8 is None, so that line numbers of two files stay aligned."""
+    """Like `open_text`, but with "drop", lines that are not UTF-8 are None, so that parallel files stay aligned."""
     number = 0
     for offset, block in _blocks_of_lines(path):
         try:
             lines: list[str] | list[str | None] = _split(block.decode())
         except UnicodeDecodeError:
-            lines = _one_by_one(block, path, number, offset, on_bad_utf8)
+            lines = _decode_lines(block, path, number, offset, on_bad_utf8)
         for line in lines:
             number += 1
             yield number, line
@@ -57,7 +57,7 @@ def _split(text: str) -> list[str]:
     return lines
 
 
-def _one_by_one(block: bytes, path: Path, number: int, offset: int, on_bad_utf8: OnBadUtf8) -> list[str | None]:
+def _decode_lines(block: bytes, path: Path, number: int, offset: int, on_bad_utf8: OnBadUtf8) -> list[str | None]:
     lines: list[str | None] = []
     for line in block.removesuffix(b"\n").split(b"\n"):
         try:
@@ -75,7 +75,7 @@ def _one_by_one(block: bytes, path: Path, number: int, offset: int, on_bad_utf8:
 
 
 def _blocks_of_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Blocks that end where a line does, each with its offset in the decompressed file."""
+    """Blocks of complete lines, each with its offset in the decompressed file."""
     offset, number, rest = 0, 1, b""
     for position, block in enumerate(blocks(path)):
         if position == 0:
@@ -91,10 +91,10 @@ def _blocks_of_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         if not end:
             rest += block
             continue
-        whole, rest = rest + block[:end], block[end:]
-        yield offset, whole
-        offset += len(whole)
-        number += whole.count(b"\n")
+        lines, rest = rest + block[:end], block[end:]
+        yield offset, lines
+        offset += len(lines)
+        number += lines.count(b"\n")
     if rest:
         yield offset, rest
 
@@ -106,7 +106,7 @@ def _refuse_utf16(path: Path, start: bytes) -> None:
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """The decompressed bytes, block by block; a broken or truncated file is a DataError that names it."""
+    """The decompressed bytes, block by block. DataError if the file is corrupt or truncated."""
     try:
         with path.open("rb") as file:
             start = file.read(16)
@@ -114,27 +114,27 @@ def blocks(path: Path) -> Iterator[bytes]:
             yield from _decompressed(path, file, start)
     except OSError as error:
         if isinstance(error, gzip.BadGzipFile):
-            raise DataError(f"{path}: broken gzip, or something else after it: {error}") from None
+            raise DataError(f"{path}: invalid gzip data, or other data after it: {error}") from None
         raise DataError(f"{path}: {error.strerror or error}") from None
     except EOFError:
-        raise DataError(f"{path}: the gzip file is cut off; fetch or write it again") from None
+        raise DataError(f"{path}: the gzip file is truncated; download or write it again") from None
     except zlib.error as error:
-        raise DataError(f"{path}: broken gzip: {error}") from None
+        raise DataError(f"{path}: invalid gzip data: {error}") from None
 
 
 def _decompressed(path: Path, file: BinaryIO, start: bytes) -> Iterator[bytes]:
     for magic, name in _UNREADABLE.items():
         if start.startswith(magic):
-            raise DataError(f"{path}: {name}-compressed; plain text, gzip and zstd can be read")
+            raise DataError(f"{path}: {name}-compressed; only plain text, gzip and zstd are supported")
     if start.startswith(_ZSTD):
-        return _gathered(_zstd(path, file))
+        return _regrouped(_zstd(path, file))
     if start.startswith(_GZIP):
         file = cast(BinaryIO, gzip.GzipFile(fileobj=file))
     return iter(lambda: file.read(BLOCK), b"")
 
 
-def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of one size, the last one shorter."""
+def _regrouped(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes in blocks of BLOCK bytes; the last one may be shorter."""
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -142,9 +142,9 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
         size += len(piece)
         if size >= BLOCK:
             joined = b"".join(waiting)
-            whole = size - size % BLOCK
-            yield from (joined[start : start + BLOCK] for start in range(0, whole, BLOCK))
-            waiting, size = [joined[whole:]], size - whole
+            complete = size - size % BLOCK
+            yield from (joined[start : start + BLOCK] for start in range(0, complete, BLOCK))
+            waiting, size = [joined[complete:]], size - complete
     if size:
         yield b"".join(waiting)
 
@@ -154,15 +154,15 @@ def _zstd(path: Path, file: BinaryIO) -> Generator[bytes, None, None]:
         zstandard: Any = importlib.import_module("zstandard")
     except ImportError:
         raise DataError(f"{path}: zstd-compressed, which needs zstandard: pip install 'ccl-m[zstd]'") from None
-    # Not zstandard's own stream: it takes a truncated file for a complete one.
-    decompressor, frame, given = zstandard.ZstdDecompressor(), None, b""
-    while given := given or file.read(_ZSTD_READ):
+    # zstandard's own stream reader would not detect a truncated file.
+    decompressor, frame, data = zstandard.ZstdDecompressor(), None, b""
+    while data := data or file.read(_ZSTD_READ):
         frame = frame or decompressor.decompressobj()
         try:
-            yield frame.decompress(given)
+            yield frame.decompress(data)
         except zstandard.ZstdError as error:
-            raise DataError(f"{path}: broken zstd, or something else after it: {error}") from None
-        given = frame.unused_data if frame.eof else b""
+            raise DataError(f"{path}: invalid zstd data, or other data after it: {error}") from None
+        data = frame.unused_data if frame.eof else b""
         frame = None if frame.eof else frame
     if frame is not None:
-        raise DataError(f"{path}: the zstd file is cut off; fetch or write it again")
+        raise DataError(f"{path}: the zstd file is truncated; download or write it again")

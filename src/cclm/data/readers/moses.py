@@ -1,4 +1,4 @@
-"""Two files with one sentence per line: line n of one translates line n of the other."""
+"""Moses format: two files with one sentence per line; line n of one is the translation of line n of the other."""
 
 import math
 from collections import Counter
@@ -7,50 +7,51 @@ from itertools import zip_longest
 from pathlib import Path
 
 from cclm.data.readers.files import OnBadUtf8, numbered
+from cclm.data.readers.source import Pairs
 from cclm.errors import DataError
 
-# Standard errors above which files count as no longer parallel: chance alone stays below in files of any length.
-_CLEAR = 4.5
+# The deviation, in standard errors, above which files count as not parallel. Random variation stays below it.
+_THRESHOLD = 4.5
 
 
-def read_moses(pivot: Path, other: Path, on_bad_utf8: OnBadUtf8, drops: Counter[str]) -> Iterator[tuple[int, str, str]]:
-    """(line number, pivot text, other text); files of different length are refused where the shorter one ends."""
-    for one, two in zip_longest(numbered(pivot, on_bad_utf8), numbered(other, on_bad_utf8)):
-        if one is None or two is None:
+def read_moses(pivot: Path, other: Path, on_bad_utf8: OnBadUtf8, drops: Counter[str]) -> Pairs:
+    """(line number, pivot text, other text). DataError at the end of the shorter file if the lengths differ."""
+    for pivot_line, other_line in zip_longest(numbered(pivot, on_bad_utf8), numbered(other, on_bad_utf8)):
+        if pivot_line is None or other_line is None:
             raise DataError(_unequal(pivot, other))
-        number, text = one
-        if text is None or two[1] is None:
-            drops["invalid UTF-8"] += 1  # the pair is dropped, and the lines below stay aligned
+        (number, pivot_text), (_, other_text) = pivot_line, other_line
+        if pivot_text is None or other_text is None:
+            drops["invalid UTF-8"] += 1  # the pair is dropped; the lines below stay aligned
             continue
-        yield number, text, two[1]
+        yield number, pivot_text, other_text
 
 
 def _unequal(pivot: Path, other: Path) -> str:
     counts = [sum(1 for _ in numbered(path, "drop")) for path in (pivot, other)]
-    place = _parting(pivot, other)
-    where = f"their lengths part near line {place}" if place else "they look parallel up to the end of the shorter one"
+    line = _misaligned_from(pivot, other)
+    where = f"they diverge near line {line}" if line else "they look parallel up to the end of the shorter one"
     return f"{pivot} has {counts[0]} lines but {other} has {counts[1]}: the files are not parallel; {where}"
 
 
-def _parting(pivot: Path, other: Path) -> int | None:
-    """The line from which the ratio of lengths departs from its running median; None if it never does.
+def _misaligned_from(pivot: Path, other: Path) -> int | None:
+    """The line from which the ratio of lengths deviates from its running median; None if it never does.
 
-    The sum of (deviation - mean deviation) falls while the files are parallel and rises once they are not. Divided by
-    its standard error at that line, it is lowest where they part. This reads both files twice, stores nothing, and is
-    used for the error message only.
+    The sum of (deviation - mean deviation) falls while the files are parallel and rises afterwards. Divided by its
+    standard error at each line, it is lowest where the files diverge. Used for the error message only: it reads both
+    files twice and stores nothing.
     """
     lines, total, squares = 0, 0.0, 0.0
     for deviation in _deviations(pivot, other):
         lines, total, squares = lines + 1, total + deviation, squares + deviation**2
     mean = total / max(lines, 1)
     spread = math.sqrt(max(squares / max(lines, 1) - mean**2, 1e-12))
-    level, deepest, place = 0.0, 0.0, 0
+    level, deepest, line = 0.0, 0.0, 0
     for number, deviation in enumerate(_deviations(pivot, other), start=1):
         level += deviation - mean
         depth = -level / math.sqrt(number * (lines - number) / lines) if number < lines else 0.0
         if depth > deepest:
-            deepest, place = depth, number
-    return place + 1 if deepest > _CLEAR * spread else None
+            deepest, line = depth, number
+    return line + 1 if deepest > _THRESHOLD * spread else None
 
 
 def _deviations(pivot: Path, other: Path) -> Iterator[float]:
@@ -58,5 +59,5 @@ def _deviations(pivot: Path, other: Path) -> Iterator[float]:
     for number, ((_, one), (_, two)) in enumerate(zip(numbered(pivot, "drop"), numbered(other, "drop"), strict=False)):
         ratio = math.log((len(two or "") + 3) / (len(one or "") + 3))
         yield abs(ratio - median)
-        # One step towards each ratio, smaller and smaller: this converges to the median without storing the ratios.
+        # Decreasing steps towards each ratio converge to the median without storing the ratios.
         median += math.copysign(max(0.2 / (1 + number / 10), 0.002), ratio - median)

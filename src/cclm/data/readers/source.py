@@ -1,6 +1,6 @@
-"""Where parallel text is, in which format, and which files belong to a language and split.
+"""The location and format of parallel text, and the search for the files of a language and split.
 
-File names may use any spelling of a language's code: `az`, `aze`, `az_Latn`.
+File names may use any spelling of a language code: `az`, `aze`, `az_Latn`.
 """
 
 import os
@@ -19,23 +19,26 @@ from cclm.recipe.language_codes import canonical, check_language, expressions
 Format = Literal["moses", "tsv", "ted", "tmx", "huggingface"]
 Columns = Literal["pivot-first", "other-first"]
 SPLITS = ("train", "dev", "test")
+Pair = tuple[int, str, str]
+"""Number of the line, row or unit; text in the pivot language; text in the other language."""
+Pairs = Iterator[Pair]
 _PLACEHOLDERS = {"lang", "split", "pivot", "side"}
 
 
 @dataclass(frozen=True)
 class Source:
-    """What to read: Source("tsv", "data/{lang}.{split}.tsv"), Source("ted", "data/ted", detokenize=True)."""
+    """Parallel text: Source("tsv", "data/{lang}.{split}.tsv"), Source("ted", "data/ted", detokenize=True)."""
 
     format: Format
     path: str
     """A folder, a pattern with {lang}, {split}, {pivot} and {side}, or the name of a dataset on the hub."""
     pivot: str = "eng"
-    """The language that every pair has on one side."""
+    """The language on one side of every pair."""
     languages: tuple[str, ...] = ()
     columns: Columns = "pivot-first"
-    """Which column of a TSV is the pivot's."""
+    """The order of the two columns of a TSV file."""
     detokenize: bool = False
-    """Undo the tokenisation of TED and Moses text."""
+    """Whether to undo the tokenisation of TED and Moses text."""
     on_bad_utf8: OnBadUtf8 = "error"
 
     def __post_init__(self) -> None:
@@ -46,37 +49,39 @@ class Source:
         for code in (self.pivot, *self.languages):
             check_language(code)
         if self.detokenize and self.format not in ("ted", "moses"):
-            raise DataError(f"data.detokenize is for ted and moses; got data.format {self.format}")
+            raise DataError(f"data.detokenize is only for ted and moses; got data.format {self.format}")
         _check_pattern(self)
 
 
 def _check_pattern(source: Source) -> None:
     path, given = source.path, set(re.findall(r"\{(.*?)\}", source.path))
     if not path or "\0" in path:
-        raise DataError(f"data.path {path!r} is no path")
-    known = "known are {lang}, {split}, {pivot}, {side}"
+        raise DataError(f"data.path {path!r} is not a path")
+    known = "known placeholders: {lang}, {split}, {pivot}, {side}"
     if "{" in (rest := re.sub(r"\{.*?\}", "", path)) or "}" in rest:
-        raise DataError(f"data.path {path}: a brace without its partner; {known}")
+        raise DataError(f"data.path {path}: unbalanced brace; {known}")
     if unknown := sorted(given - _PLACEHOLDERS):
-        raise DataError(f"data.path {path}: unknown {{{unknown[0]}}}; {known}")
+        raise DataError(f"data.path {path}: unknown placeholder {{{unknown[0]}}}; {known}")
     if "side" in given and source.format != "moses":
-        raise DataError(f"data.path {path}: {{side}} is for moses, two files per pair; got data.format {source.format}")
+        raise DataError(
+            f"data.path {path}: {{side}} is only for moses (two files per pair); got data.format {source.format}"
+        )
     if given and "side" not in given and source.format == "moses":
-        raise DataError(f"data.path {path}: moses text is two files per pair; put {{side}} where their names differ")
+        raise DataError(f"data.path {path}: moses text has two files per pair; put {{side}} where their names differ")
     if given and "lang" not in given and source.format == "tsv" and len(source.languages) > 1:
         raise DataError(f"data.path {path}: one file for {len(source.languages)} languages; put {{lang}} into the path")
 
 
 def check_pair(source: Source, lang: str, split: str) -> None:
-    """Refuses a language or split that this source cannot have."""
+    """Raises DataError for a language or split that this source cannot have."""
     check_language(lang)
     if canonical(lang) == canonical(source.pivot):
-        raise DataError(f"language {lang} is the pivot ({source.pivot}) itself; a pair takes two languages")
+        raise DataError(f"language {lang} is the pivot ({source.pivot}); a pair needs two languages")
     if split not in SPLITS:
         raise DataError(f"split must be one of {', '.join(SPLITS)}; got {split!r}")
 
 
-# What is tried in a folder, in this order. Every name also counts with .gz or .zst at its end.
+# The file names that are tried in a folder, in this order, each also with .gz or .zst.
 LAYOUTS: dict[Format, tuple[str, ...]] = {
     "moses": (
         "{split}.{lang}-{pivot}.{side}",
@@ -88,13 +93,13 @@ LAYOUTS: dict[Format, tuple[str, ...]] = {
     ),
     "tsv": ("{lang}.{split}.tsv",),
     "ted": ("all_talks_{split}.tsv",),
-    "tmx": ("{lang}.{split}.tmx", "{lang}-{pivot}.tmx"),  # without {split} all is training text
+    "tmx": ("{lang}.{split}.tmx", "{lang}-{pivot}.tmx"),  # without {split}, all text is training text
     "huggingface": (
         "{lang}.{split}.{ext}",
         "{lang}-{pivot}/{split}.{ext}",
         "{lang}-{pivot}.{ext}",
         "{split}.{ext}",
-        # Folders of `save_to_disk`: a DatasetDict has a folder per split, a Dataset is one folder.
+        # Folders of `save_to_disk`: a DatasetDict has one folder per split, a Dataset is one folder.
         "{lang}-{pivot}/{split}",
         "{pivot}-{lang}/{split}",
         "{lang}/{split}",
@@ -107,121 +112,122 @@ _SPLIT_NAMES = {"train": "train", "dev": "dev|valid|validation", "test": "test"}
 _EXTENSIONS = "jsonl|json|parquet|csv"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _COMPRESSED = ("", ".gz", ".zst")
-_MOST = 8
+_MAX_LISTED = 8
 
 
 def find(source: Source, lang: str, split: str) -> tuple[Path, ...]:
-    """The files with the pairs, or none: (pivot, other language) for moses, one for all other formats."""
+    """The files of a language and split: (pivot, other) for moses, one file for other formats, () if there are none."""
     try:
-        return _found(source, lang, split)
+        return _find(source, lang, split)
     except OSError as error:
         raise DataError(f"data.path {source.path}: {error.strerror or error}") from None
 
 
-def _found(source: Source, lang: str, split: str) -> tuple[Path, ...]:
+def _find(source: Source, lang: str, split: str) -> tuple[Path, ...]:
     sides = ("pivot", "other") if source.format == "moses" else ("",)
-    half: list[Path] = []
+    incomplete: list[Path] = []
     for pattern in _patterns(source):
         if split != "train" and "{split}" not in pattern:
             continue
-        found = [path for side in sides if (path := _one(source, pattern, lang, split, side))]
-        if len(found) == len(sides):
-            return tuple(found)
-        half += found
-    if half:
-        raise DataError(f"{half[0]} has no counterpart: {_nothing(source, lang, split)}")
+        paths = [path for side in sides if (path := _find_one(source, pattern, lang, split, side))]
+        if len(paths) == len(sides):
+            return tuple(paths)
+        incomplete += paths
+    if incomplete:
+        raise DataError(f"{incomplete[0]} has no counterpart: {_not_found(source, lang, split)}")
     return ()
 
 
 def require(source: Source, lang: str, split: str) -> tuple[Path, ...]:
-    """The same as `find`; without any file, DataError with the names that were tried and the files that exist."""
-    if not (found := find(source, lang, split)):
-        raise DataError(f"data.path {source.path}: {_nothing(source, lang, split)}")
-    return found
+    """Like `find`, but raises DataError if there are no files, with the names tried and the files that exist."""
+    if not (paths := find(source, lang, split)):
+        raise DataError(f"data.path {source.path}: {_not_found(source, lang, split)}")
+    return paths
 
 
 def _patterns(source: Source) -> tuple[str, ...]:
     if "{" not in source.path and Path(source.path).is_dir():
         return tuple(str(Path(source.path) / layout) for layout in LAYOUTS[source.format])
     if source.format == "moses" and "{" not in source.path:
-        raise DataError(f"data.path {source.path}: no such folder; moses text is two files per pair")
+        raise DataError(f"data.path {source.path}: no such folder; moses text has two files per pair")
     return (source.path,)
 
 
-def _one(source: Source, pattern: str, lang: str, split: str, side: str) -> Path | None:
-    """The one file that fits the pattern. A region that was asked for ("pt-br") goes before the bare language."""
+def _find_one(source: Source, pattern: str, lang: str, split: str, side: str) -> Path | None:
+    """The file that matches the pattern. A given region ("pt-br") takes precedence over the bare language."""
     pivot = expressions(source.pivot)[-1]
     for language in expressions(lang):
         side_expression = language if side == "other" else pivot
         values = {"lang": language, "pivot": pivot, "side": side_expression}
         values |= {"split": _SPLIT_NAMES[split], "ext": _EXTENSIONS}
-        fitting = list(_fitting(source, pattern, values))
-        if len(fitting) > 1:
-            whose = source.pivot if side == "pivot" else lang
-            raise DataError(f"{fitting[0]} and {fitting[1]} are both {split} text of {whose}; leave one of them")
-        if fitting:
-            return fitting[0]
+        matching = list(_matching(source, pattern, values))
+        if len(matching) > 1:
+            language_of_side = source.pivot if side == "pivot" else lang
+            files = f"{matching[0]} and {matching[1]}"
+            raise DataError(f"{files} are both {split} text of {language_of_side}; remove one of them")
+        if matching:
+            return matching[0]
     return None
 
 
-def _fitting(source: Source, pattern: str, values: Mapping[str, str]) -> Iterator[Path]:
+def _matching(source: Source, pattern: str, values: Mapping[str, str]) -> Iterator[Path]:
     *folders, name = Path(pattern).parts
-    places = [Path()]
+    parents = [Path()]
     for part in folders:
-        places = [inner for place in places for inner in _entries(place, part, values) if inner.is_dir()]
-    for place in places:
-        for path in _entries(place, name, values, _COMPRESSED):
+        parents = [path for parent in parents for path in _entries(parent, part, values) if path.is_dir()]
+    for parent in parents:
+        for path in _entries(parent, name, values, _COMPRESSED):
             if source.format == "huggingface" and path.is_dir():
                 if is_saved_dataset(path):
                     yield path
-            elif os.path.lexists(path):  # also a dangling link: whoever made it meant it
+            elif os.path.lexists(path):  # includes dangling links, which are reported as an error
                 _check_readable(path)
                 yield path
 
 
 def is_saved_dataset(folder: Path) -> bool:
-    """Whether `save_to_disk` of the package `datasets` wrote this folder."""
+    """Whether the folder was written by `save_to_disk` of the package `datasets`."""
     return (folder / "state.json").is_file()
 
 
 def _check_readable(path: Path) -> None:
-    """Refuses what has the name of a text file and is none: it must not count as a split that does not exist."""
+    """Raises DataError for a path that matches but is not a readable file: it must not pass for a missing split."""
     try:
         mode = path.stat().st_mode
     except OSError as error:  # a link that leads to itself or nowhere, or a folder without permission
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "neither a file nor a folder"
-        raise DataError(f"{path}: {kind}, where a file with text is expected; move it, or give it another name")
+        raise DataError(f"{path}: {kind}, but a text file is expected; move or rename it")
 
 
-def _entries(place: Path, part: str, values: Mapping[str, str], endings: tuple[str, ...] = ("",)) -> Iterator[Path]:
+def _entries(folder: Path, part: str, values: Mapping[str, str], endings: tuple[str, ...] = ("",)) -> Iterator[Path]:
     if "{" not in part:
-        yield from (place / (part + ending) for ending in endings)
+        yield from (folder / (part + ending) for ending in endings)
         return
-    pieces = _PLACEHOLDER.split(part)  # text and placeholder in turn
+    pieces = _PLACEHOLDER.split(part)  # alternates text and placeholder
     expression = "".join(f"(?:{values[piece]})" if i % 2 else re.escape(piece) for i, piece in enumerate(pieces))
-    fits = re.compile(expression + f"(?:{'|'.join(map(re.escape, endings))})")
-    yield from sorted(path for path in place.iterdir() if fits.fullmatch(path.name))
+    matches = re.compile(expression + f"(?:{'|'.join(map(re.escape, endings))})")
+    yield from sorted(path for path in folder.iterdir() if matches.fullmatch(path.name))
 
 
-def _nothing(source: Source, lang: str, split: str) -> str:
+def _not_found(source: Source, lang: str, split: str) -> str:
     patterns = [pattern for pattern in _patterns(source) if split == "train" or "{split}" in pattern]
     names = {"lang": lang, "pivot": source.pivot, "side": lang, "split": split, "ext": "jsonl"}
-    sought = [_PLACEHOLDER.sub(lambda found: names[found[1]], pattern) for pattern in patterns]
-    if not sought:
-        return f"no {split} text of {lang}: without {{split}} in the path, all is training text"
+    tried = [_PLACEHOLDER.sub(lambda match: names[match[1]], pattern) for pattern in patterns]
+    if not tried:
+        return f"no {split} text of {lang}: without {{split}} in the path, all text is training text"
     folder = Path(_patterns(source)[0].partition("{")[0] + "x").parent
     while not folder.is_dir():
         folder = folder.parent
-    relative = [str(Path(path).relative_to(folder)) for path in sought]
-    there = f"there is {_listed(folder)}"
+    relative = [str(Path(path).relative_to(folder)) for path in tried]
     return (
-        f"no {split} text of {lang}: looked for {', '.join(relative[:3])} (also .gz, .zst) in {folder}, where {there}"
+        f"no {split} text of {lang}: looked for {', '.join(relative[:3])} (also .gz, .zst) in {folder},"
+        f" which contains {_listed(folder)}"
     )
 
 
 def _listed(folder: Path) -> str:
     names = sorted(islice((path.name for path in folder.iterdir()), 1000))
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return (", ".join(names[:_MOST]) or "nothing") + more
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return (", ".join(names[:_MAX_LISTED]) or "nothing") + more

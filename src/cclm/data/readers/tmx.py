@@ -1,4 +1,4 @@
-"""Translation memories (TMX), read as a stream. Document types and entities are refused before they can do anything."""
+"""Translation memories (TMX), parsed as a stream. Document types and entities are refused: they can exhaust memory."""
 
 import re
 from collections import Counter
@@ -7,30 +7,31 @@ from pathlib import Path
 from xml.parsers import expat
 
 from cclm.data.readers.files import MAX_LINE, blocks
+from cclm.data.readers.source import Pairs
 from cclm.errors import DataError
 from cclm.recipe.language_codes import canonical
 
 _BREAK = re.compile(r"\s*[\t\r\n]\s*")
-_CODES = {"bpt", "ept", "ph", "it", "ut"}  # inside: markup of the original document, not text; <hi> has text
+_CODES = {"bpt", "ept", "ph", "it", "ut"}  # their content is markup of the original document; that of <hi> is text
 _READ = 1 << 16
 
 
-def read_tmx(path: Path, pivot: str, lang: str, drops: Counter[str]) -> Iterator[tuple[int, str, str]]:
-    """(number of the unit, pivot text, other text); a unit without one of the two is counted and left out."""
+def read_tmx(path: Path, pivot: str, lang: str, drops: Counter[str]) -> Pairs:
+    """(unit number, pivot text, other text). Units that lack one of the languages are dropped and counted."""
     units = _Units(path)
     for number, texts in enumerate(_stream(path, units), start=1):
-        one, two = _choose(texts, pivot), _choose(texts, lang)
-        if one is None or two is None:
+        pivot_text, other_text = _choose(texts, pivot), _choose(texts, lang)
+        if pivot_text is None or other_text is None:
             drops["missing translation"] += 1
         else:
-            yield number, one, two
+            yield number, pivot_text, other_text
 
 
 def _choose(texts: list[tuple[str, str]], code: str) -> str | None:
-    """The text in the language: exactly as spelled if there is one (pt-BR beside pt-PT), else the first that fits."""
-    fitting = [(name, text) for name, text in texts if canonical(name) == canonical(code)]
-    exact = [text for name, text in fitting if name.lower() == code.lower().replace("_", "-")]
-    return next(iter(exact or [text for _, text in fitting]), None)
+    """The text in a language: that with exactly this code (pt-BR rather than pt-PT), otherwise the first match."""
+    matching = [(name, text) for name, text in texts if canonical(name) == canonical(code)]
+    exact = [text for name, text in matching if name.lower() == code.lower().replace("_", "-")]
+    return next(iter(exact or [text for _, text in matching]), None)
 
 
 def _stream(path: Path, units: "_Units") -> Iterator[list[tuple[str, str]]]:
@@ -42,20 +43,20 @@ def _stream(path: Path, units: "_Units") -> Iterator[list[tuple[str, str]]]:
                 parser.Parse(part, False)
                 fed += len(part)
                 units.check_size(fed)
-                yield from units.taken()
+                yield from units.take()
         parser.Parse(b"", True)
     except DataError:
         raise
-    except (LookupError, ValueError):  # what expat raises for encodings that it cannot read: Shift_JIS, or unknown ones
-        raise DataError(f"{path}: its text is declared as {units.encoding}; convert it to UTF-8") from None
+    except (LookupError, ValueError):  # raised by expat for encodings that it does not support
+        raise DataError(f"{path}: the encoding {units.encoding} is not supported; convert the file to UTF-8") from None
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise DataError(f"{path}, line {error.lineno}: not well-formed XML: {reason}") from None
-    yield from units.taken()
+    yield from units.take()
 
 
 class _Units:
-    """What expat calls while it reads: gathers (language, text) of each finished unit."""
+    """The handlers for expat: collects (language, text) of each translation unit."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,13 +76,13 @@ class _Units:
         self._root_seen = False
         self.encoding = "UTF-8"
 
-    def taken(self) -> list[list[tuple[str, str]]]:
-        """The units finished since the last call."""
+    def take(self) -> list[list[tuple[str, str]]]:
+        """Returns the units completed since the last call."""
         done, self._done = self._done, []
         return done
 
     def check_size(self, fed: int) -> None:
-        """Refuses a tag or a text without end; expat would hold it in memory and read it again with every block."""
+        """Raises DataError for a very long tag or text, which expat would hold in memory and parse again per block."""
         if self._size > MAX_LINE or fed - self.parser.CurrentByteIndex > MAX_LINE:
             raise DataError(f"{self._here()}: a text or tag longer than {MAX_LINE:,} bytes; is this a TMX file?")
 
@@ -90,7 +91,7 @@ class _Units:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if not self._root_seen and name != "tmx":
-            raise DataError(f"{self._here()}: <{name}> where a TMX file has <tmx>")
+            raise DataError(f"{self._here()}: expected <tmx> as the first element, got <{name}>")
         self._root_seen = True
         if self._pieces is not None:
             self._codes += name in _CODES
@@ -117,7 +118,7 @@ class _Units:
             self._size += len(text)
 
     def _refuse(self, name: str, *_: object) -> None:
-        raise DataError(f"{self._here()}: a document type or entity declaration ({name}) is refused; take it out")
+        raise DataError(f"{self._here()}: document type and entity declarations ({name}) are not allowed; remove it")
 
     def _here(self) -> str:
         return f"{self.path}, line {self.parser.CurrentLineNumber}"

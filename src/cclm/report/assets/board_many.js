@@ -22,7 +22,7 @@ function overviewPage() {
   function show() {
     const { folder, runs, groups: found, more_runs: more } = view.data;
     refill(top, html("p", { class: "kicker" }, "cclm board"), html("h1", {}, folder), html("p", { class: "lead" }, counts(runs)),
-      more ? quiet(`${whole(more)} more runs are not followed: give a folder further down.`) : null);
+      more ? quiet(`${integer(more)} more runs are not followed: give a folder further down.`) : null);
     refill(groups, found.length ? section("groups", "Studies and sweeps", html("ul", { class: "cards" }, found.map(card))) : null);
     const rows = runs.filter(({ name }) => name.toLowerCase().includes(view.search)).sort(byState);
     refill(table, rows.length ? runTable(rows, chosen, choose) : quiet(runs.length ? "No run is called that." : "No runs here yet: they appear when a training starts."));
@@ -42,8 +42,8 @@ function byState(a, b) {
 
 function counts(runs) {
   const states = RANKS.map((state) => [runs.filter((run) => run.state === state).length, STATES[state][1]]);
-  const said = states.filter(([number]) => number).map(([number, word]) => `${whole(number)} ${word}`);
-  return runs.length ? `${whole(runs.length)} ${runs.length === 1 ? "run" : "runs"}: ${said.join(", ")}.` : "No runs yet.";
+  const said = states.filter(([number]) => number).map(([number, word]) => `${integer(number)} ${word}`);
+  return runs.length ? `${integer(runs.length)} ${runs.length === 1 ? "run" : "runs"}: ${said.join(", ")}.` : "No runs yet.";
 }
 
 function card(group) {
@@ -82,7 +82,7 @@ function runTable(runs, chosen, choose) {
       },
     });
     box.checked = chosen.has(run.id);
-    const steps = run.max_steps ? `${whole(run.step)} of ${whole(run.max_steps)}` : whole(run.step);
+    const steps = run.max_steps ? `${integer(run.step)} of ${integer(run.max_steps)}` : integer(run.step);
     const reason = ["failed", "damaged"].includes(run.state) ? html("div", { class: "reason" }, run.reason) : null;
     return html(
       "tr", {},
@@ -184,14 +184,14 @@ function compareRuns(view, runs, holder, note) {
   const spec = {
     id: "compared", title, note: "", table, who, languages: who.map((_, k) => k), joins: true, noun: "runs", rule: null,
     powers: false, stacked: false, left: 52, height: 380, range: [Math.max(low - room, low >= 0 ? 0 : -Infinity), high + room],
-    say: (value) => (value !== null && Math.abs(value) < 0.01 && value !== 0 ? value.toExponential(1) : short(value, Math.abs(high) < 10 ? 3 : 1)),
+    format: (value) => (value !== null && Math.abs(value) < 0.01 && value !== 0 ? value.toExponential(1) : short(value, Math.abs(high) < 10 ? 3 : 1)),
     tick: (value) => (value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(0) : brief(value)),
   };
   const shows = [];
-  const moment = { hover: (i) => shows.forEach((show) => show(i === null ? steps.length - 1 : i)) };
+  const playhead = { hover: (i) => shows.forEach((show) => show(i === null ? steps.length - 1 : i)) };
   const data = { languages: [], admissions: [], rounds: { steps: last > 0 ? steps : [0] } };
-  shows.push(chart(holder, data, spec, moment));
-  moment.hover(null);
+  shows.push(chart(holder, data, spec, playhead));
+  playhead.hover(null);
 }
 
 function resampled({ steps, values }, wanted) {

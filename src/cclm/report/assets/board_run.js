@@ -4,13 +4,13 @@ const NEAR = 8; // languages in a list of movers
 
 function runPage(id) {
   const drawing = document.getElementById("language-graph");
-  const view = { data: null, search: "", sort: null, drawing, moment: null, places: {} };
+  const view = { data: null, search: "", sort: null, drawing, playhead: null, places: {} };
   const update = async () => {
     const known = view.data ? `?generation=${view.data.generation}&rows=${view.data.rounds.kept}` : "";
     const data = await ask(`/api/runs/${id}${known}`);
     data.rounds = joined(view.data, data);
     if (!view.drawing && data.graph) return location.reload(); // the graph has come after the page
-    data.arrival = new Map(data.admissions.map((admission) => [admission.language, admission]));
+    data.admissionOf = new Map(data.admissions.map((admission) => [admission.language, admission]));
     const first = view.data === null;
     view.data = data;
     if (first) frame(view);
@@ -42,7 +42,7 @@ function frame(view) {
       view.search = event.target.value.trim().toLowerCase();
       marked(view);
       languageTable(view);
-      view.moment.tell();
+      view.playhead.notify();
     },
   });
   const figure = view.drawing
@@ -68,38 +68,38 @@ function frame(view) {
 
 function showRun(view) {
   const { data, places } = view;
-  const hovered = view.moment && document.querySelector(".chart:hover") ? view.moment.hovered : null;
-  clearInterval(view.moment && view.moment.timer);
-  const playing = view.moment && view.moment.timer !== null;
-  view.moment = moments(data);
-  view.moment.hovered = hovered === null ? null : Math.min(hovered, view.moment.last);
+  const hovered = view.playhead && document.querySelector(".chart:hover") ? view.playhead.hovered : null;
+  clearInterval(view.playhead && view.playhead.timer);
+  const playing = view.playhead && view.playhead.timer !== null;
+  view.playhead = createPlayhead(data);
+  view.playhead.hovered = hovered === null ? null : Math.min(hovered, view.playhead.last);
   refill(places.head, head(data));
   news(places.news, data);
   if (view.drawing) {
-    view.moment.shows.push(languageGraph(view.drawing.querySelector("svg"), data));
+    view.playhead.listeners.push(languageGraph(view.drawing.querySelector("svg"), data));
     places.caption.textContent = graphCaption(data);
   }
   const measured = data.rounds.steps.length > 0;
-  refill(places.timeline, measured ? player(data, view.moment) : null);
+  refill(places.timeline, measured ? player(data, view.playhead) : null);
   curves(view, measured);
   movers(view, measured);
   languageTable(view);
   marked(view);
   refill(places.scored, data.scores ? section("scores", "Scores", scores(data)) : null);
-  view.moment.tell();
-  view.moment.keys(document);
+  view.playhead.notify();
+  view.playhead.listenToKeys(document);
   if (playing) places.timeline.querySelector("[aria-label=play]")?.click();
 }
 
 function head(data) {
   const { now } = data;
   const facts = [
-    now.max_steps ? `step ${whole(now.step)} of ${whole(now.max_steps)}` : `step ${whole(now.step)}`,
+    now.max_steps ? `step ${integer(now.step)} of ${integer(now.max_steps)}` : `step ${integer(now.step)}`,
     now.seconds_left === null ? null : now.seconds_left > 0 ? `${duration(now.seconds_left)} left at most` : "ending",
-    now.tokens_per_second === null ? null : `${whole(now.tokens_per_second)} tokens/s`,
+    now.tokens_per_second === null ? null : `${integer(now.tokens_per_second)} tokens/s`,
     data.summary.tokens ? `${large(data.summary.tokens)} target tokens` : null,
-    `${whole(now.admitted)} of ${whole(data.languages.length)} ${data.pivot ? "directions" : "languages"} take part`,
-    now.best === null ? null : `best checkpoint: step ${whole(now.best)}`,
+    `${integer(now.admitted)} of ${integer(data.languages.length)} ${data.pivot ? "directions" : "languages"} take part`,
+    now.best === null ? null : `best checkpoint: step ${integer(now.best)}`,
     now.is_read ? null : "still reading the log",
   ].filter(Boolean);
   const reason = now.state === "running" ? null : now.reason;
@@ -122,7 +122,7 @@ function news(list, data) {
   const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
   const items = newest.map((one) => known.get(key(one)) || html(
     "li", { class: one.kind, "data-key": key(one) },
-    html("span", { class: "when" }, `step ${whole(one.step)}`), html("span", {}, one.text),
+    html("span", { class: "when" }, `step ${integer(one.step)}`), html("span", {}, one.text),
   ));
   const fresh = items.filter((item) => !known.has(item.dataset.key));
   if (known.size) fresh.forEach((item) => item.classList.add("fresh"));
@@ -142,17 +142,17 @@ function gathered(all) {
     if (members.length < 4) return members;
     const [before, last] = [members.slice(0, -1), members[members.length - 1]];
     const least = before.reduce((a, b) => (b.loss < a.loss ? b : a));
-    const text = `${before.length} validations since step ${whole(before[0].step)}: dev loss ${short(before[0].loss, 3)} to `
-      + `${short(before[before.length - 1].loss, 3)}, lowest ${short(least.loss, 3)} at step ${whole(least.step)}`;
+    const text = `${before.length} validations since step ${integer(before[0].step)}: dev loss ${short(before[0].loss, 3)} to `
+      + `${short(before[before.length - 1].loss, 3)}, lowest ${short(least.loss, 3)} at step ${integer(least.step)}`;
     return [{ ...before[before.length - 1], text }, last];
   });
 }
 
 function curves(view, measured) {
-  const { data, moment, places } = view;
+  const { data, playhead, places } = view;
   if (!measured) return refill(places.curves, quiet("No round measured yet."));
   const { steps, measured: all } = data.rounds;
-  const thinned = all > steps.length ? ` Of ${whole(all)} rounds ${whole(steps.length)} are drawn.` : "";
+  const thinned = all > steps.length ? ` Of ${integer(all)} rounds ${integer(steps.length)} are drawn.` : "";
   places.hint.textContent = "Point at a chart to read all of them off at that step. Left and right arrow keys move "
     + `through the rounds, with Shift from admission to admission.${thinned}`;
   const specs = [...charts(data), ...trainingCharts(data)].filter((spec) => spec.languages.length);
@@ -162,21 +162,21 @@ function curves(view, measured) {
     html("div", { class: "drawing" }),
   ));
   if (figures.length !== kept.size) places.curves.replaceChildren(...figures);
-  moment.fixed = moment.shows.length;
+  const permanent = playhead.listeners.length; // those of charts are replaced with the charts
   const draw = () => {
-    moment.shows.length = moment.fixed;
+    playhead.listeners.length = permanent;
     specs.forEach((spec, k) => {
       const [, note, holder] = figures[k].children;
       note.textContent = spec.note;
       holder.replaceChildren();
-      moment.shows.push(hoverable(chart(holder, data, spec, moment)));
+      playhead.listeners.push(fromFirstRound(chart(holder, data, spec, playhead)));
     });
-    if (view.rows) moment.shows.push(view.rows);
+    if (view.rows) playhead.listeners.push(view.rows);
   };
   draw();
   redraw = () => {
     draw();
-    moment.tell();
+    playhead.notify();
   };
 }
 
@@ -188,24 +188,24 @@ function trainingCharts(data) {
     const table = columns.map(([, values]) => values || []);
     const languages = measured(table);
     return { id, title, note, table, who, languages, joins: true, noun: "curves", rule: null, powers: false,
-      stacked: false, say: short, tick: brief, range: around(extent(table)), ...more };
+      stacked: false, format: short, tick: brief, range: around(extent(table)), ...more };
   };
   const positive = (table) => [0, (extent(table)[1] || 1) * 1.08];
   const losses = [["train", rounds.train_loss, "h0"], ["dev", rounds.weighted, "h1"], ["dev, macro", rounds.macro, "h4"]];
   const rate = (value) => (value === null ? "–" : value.toExponential(1));
-  const amount = (value) => (value === null ? "–" : value < 10000 ? whole(value) : `${whole(value / 1000)} k`);
+  const amount = (value) => (value === null ? "–" : value < 10000 ? integer(value) : `${integer(value / 1000)} k`);
   const passes = data.languages.map(({ tokens_per_pass: all }, k) =>
     rounds.tokens[k].map((tokens) => (all && tokens !== null ? tokens / all : null)));
   const perLanguage = one("passes", "Passes over the data", "How often the text of each language has been seen.",
     [], { table: passes, who: data.languages, languages: measured(passes), joins: false, noun: "languages" });
   return [
     one("losses", "Train and dev loss", "Bits per target token; dev: whole dev sets, weighted by their sizes or not.", losses),
-    { ...perLanguage, range: positive(passes), say: (value) => short(value, 1) },
+    { ...perLanguage, range: positive(passes), format: (value) => short(value, 1) },
     one("rate", "Learning rate", "Of the optimizer.", [["rate", rounds.learning_rate, "h0"]],
-      { range: positive([rounds.learning_rate]), say: rate, tick: (value) => (value ? rate(value) : "0"), left: 52 }),
+      { range: positive([rounds.learning_rate]), format: rate, tick: (value) => (value ? rate(value) : "0"), left: 52 }),
     one("speed", "Target tokens per second", "Of the process that trains, between two lines of its clock.",
       [["tokens/s", rounds.tokens_per_second, "h2"]],
-      { range: positive([rounds.tokens_per_second]), say: amount, tick: amount, left: 52 }),
+      { range: positive([rounds.tokens_per_second]), format: amount, tick: amount, left: 52 }),
   ];
 }
 
@@ -219,14 +219,14 @@ function movers(view, measured) {
     const [then, now] = [data.rounds.competence[k][before], data.rounds.competence[k][last]];
     return then === null || now === null ? null : [name, now - then, now];
   }).filter(Boolean).sort((a, b) => b[1] - a[1]);
-  const waiting = data.languages.map(({ name }, k) => [name, data.arrival.has(k) ? null : data.rounds.hrls_competence[k][last]])
+  const waiting = data.languages.map(({ name }, k) => [name, data.admissionOf.has(k) ? null : data.rounds.hrls_competence[k][last]])
     .filter(([, value]) => value !== null).sort((a, b) => b[1] - a[1]);
   const signed = (value) => `${value < 0 ? "−" : "+"}${short(Math.abs(value))}`;
   const list = (title, rows) => (rows.length ? html(
     "div", {}, html("h3", {}, title),
     html("ul", { class: "movers" }, rows.map(([name, value]) => html("li", {}, html("span", {}, name), html("span", {}, value)))),
   ) : null);
-  const since = `since step ${whole(data.rounds.steps[before])}`;
+  const since = `since step ${integer(data.rounds.steps[before])}`;
   refill(places.movers, html(
     "div", { class: "mover-lists" },
     list(`Competence rose most ${since}`, moved.slice(0, NEAR).map(([name, change]) => [name, signed(change)])),
@@ -260,7 +260,7 @@ function columnsOf(data) {
   const at = (table, k, i) => (i < 0 ? null : data.rounds[table][k][i]);
   const total = (table, i) => data.languages.reduce((sum, _, k) => sum + (at(table, k, i) || 0), 0);
   return [
-    ["admitted at", (k) => data.arrival.get(k)?.step ?? null, (value) => (value === null ? "waiting" : value ? whole(value) : "start")],
+    ["admitted at", (k) => data.admissionOf.get(k)?.step ?? null, (value) => (value === null ? "waiting" : value ? integer(value) : "start")],
     ["competence", (k, i) => at("competence", k, i), (value) => short(value)],
     ["HRLs-evaluated", (k, i) => at("hrls_competence", k, i), (value) => short(value)],
     ["weight", (k, i) => at("weights", k, i), share],
@@ -313,9 +313,9 @@ function languageTable(view) {
       row.classList.toggle("waiting", !admittedAt(data, k, i));
     }
   };
-  const at = view.moment.shows.indexOf(view.rows);
-  if (at >= 0) view.moment.shows[at] = show;
-  else view.moment.shows.push(show);
+  const at = view.playhead.listeners.indexOf(view.rows);
+  if (at >= 0) view.playhead.listeners[at] = show;
+  else view.playhead.listeners.push(show);
   view.rows = show;
 }
 
@@ -324,7 +324,7 @@ function sortable(view, title, isNumber) {
   const sort = () => {
     view.sort = way === (isNumber ? 1 : -1) ? null : { title, way: way ? -way : isNumber ? -1 : 1 };
     languageTable(view);
-    view.moment.tell();
+    view.playhead.notify();
   };
   const sign = html("span", { "aria-hidden": "true" }, way ? (way > 0 ? " ↑" : " ↓") : "");
   const attributes = {

@@ -1,8 +1,8 @@
-// Curves over the steps: lines or stacked bands, labelled at their ends, read off at a moment that all charts share.
+// Draws one chart over the steps: lines or stacked bands, with labels and a crosshair.
 
-const MANY = 12; // languages beyond which lines are thin, grouped by side, and named one at a time
+const MANY = 12; // with more languages, lines are thin, coloured by HRL or LRL, and named under the pointer
 
-function chart(holder, data, spec, moment) {
+function chart(holder, data, spec, playhead) {
   const width = Math.max(holder.clientWidth || 800, 280);
   const many = spec.languages.length > MANY;
   const who = spec.who || data.languages; // whose curves these are
@@ -14,7 +14,7 @@ function chart(holder, data, spec, moment) {
   const x = scale(Math.min(0, steps[0]), steps[steps.length - 1], frame.left, frame.right);
   const [low, high] = spec.range;
   const y = scale(low, high, frame.bottom, frame.top, spec.powers);
-  // A little outside the frame is enough: the rest is clipped.
+  // Points are clipped to the frame anyway; the limits avoid huge coordinates.
   const place = (value) => Math.max(-20, Math.min(frame.bottom + 20, y(Math.max(value, spec.powers ? low / 4 : low))));
   const plot = { data, who, spec, frame, steps, x, y: place };
   const curves = spec.stacked ? bands(plot) : lines(plot);
@@ -23,7 +23,7 @@ function chart(holder, data, spec, moment) {
     "svg",
     {
       class: `chart${many ? " many" : ""}`, viewBox: `0 0 ${width} ${frame.bottom + 34}`,
-      width, height: frame.bottom + 34, role: "img", "aria-label": `${spec.title}. ${spoken(plot)}`,
+      width, height: frame.bottom + 34, role: "img", "aria-label": `${spec.title}. ${description(plot)}`,
     },
     axes(plot, low, high),
     svg("clipPath", { id: `${spec.id}-frame` }, svg("rect", {
@@ -35,8 +35,8 @@ function chart(holder, data, spec, moment) {
       curves.map((curve) => curve.path),
     ),
     spec.rule === null ? null : rule(plot),
-    arrivals(plot),
-    many ? (spec.stacked ? blocks(plot) : middles(plot)) : null,
+    admissionLines(plot),
+    many ? (spec.stacked ? shares(plot) : medians(plot)) : null,
   );
   root.style.setProperty("--haze", String(Math.max(0.14, Math.min(0.5, 40 / spec.languages.length))));
   const cross = crosshair(plot, root, curves, reading || (many ? null : bandLabels(plot, curves)));
@@ -46,11 +46,11 @@ function chart(holder, data, spec, moment) {
     const ratio = width / box.width;
     const i = nearestRound(plot, (event.clientX - box.left) * ratio);
     if (many) cross.highlight(nearestCurve(curves, i, (event.clientY - box.top) * ratio, plot));
-    moment.hover(i);
+    playhead.hover(i);
   });
   root.addEventListener("pointerleave", () => {
     cross.highlight(null);
-    moment.hover(null);
+    playhead.hover(null);
   });
   holder.append(root);
   return cross.show;
@@ -68,7 +68,7 @@ function axes({ steps, x, y, spec, frame }, low, high) {
     ]),
     across.map((value) => {
       const style = { class: "across", x: x(value), y: frame.bottom + 20, "text-anchor": "middle" };
-      return svg("text", style, whole(value));
+      return svg("text", style, integer(value));
     }),
   );
 }
@@ -100,7 +100,7 @@ function lines(plot) {
   });
 }
 
-// Weights hold from a round to the next: bands have steps, not slopes.
+// Weights are constant between two rounds: the edges of bands are steps, not slopes.
 function bands(plot) {
   const { who, spec, x, y, steps, frame } = plot;
   const floor = steps.map(() => 0);
@@ -112,10 +112,10 @@ function bands(plot) {
     const top = floor.slice();
     const edge = (side) => side.map((value, i) => [x(steps[i]), x(steps[Math.min(i + 1, steps.length - 1)]), y(value)]);
     const stretch = (from, to, at) => `${from.toFixed(1)} ${at.toFixed(1)}L${to.toFixed(1)} ${at.toFixed(1)}`;
-    const out = edge(top).map(([from, to, at]) => stretch(from, to, at));
-    const home = edge(bottom).reverse().map(([from, to, at]) => stretch(to, from, at));
+    const upper = edge(top).map(([from, to, at]) => stretch(from, to, at));
+    const lower = edge(bottom).reverse().map(([from, to, at]) => stretch(to, from, at));
     const colour = frame.many ? `${language.side || "hrl"} shade${number % 3}` : language.hue;
-    const style = { class: `band ${colour}`, d: `M${out.join("L")}L${home.join("L")}Z` };
+    const style = { class: `band ${colour}`, d: `M${upper.join("L")}L${lower.join("L")}Z` };
     const path = svg("path", style, svg("title", {}, language.name));
     return { number, language, values, path, height: (i) => (values[i] ? (top[i] + bottom[i]) / 2 : null) };
   });
@@ -130,58 +130,58 @@ function rule({ spec, frame, y }) {
   );
 }
 
-// A hairline where a language was admitted; names share a label where they would touch.
-function arrivals({ data, steps, frame, x }) {
+// A thin line at each admission; names share a label where they would overlap.
+function admissionLines({ data, steps, frame, x }) {
   const late = data.admissions.filter(({ step }) => step > 0 && step <= steps[steps.length - 1]);
   const groups = [];
   for (const admission of late) {
-    groups.push(arrival(x(admission.step), [data.languages[admission.language].name], frame));
+    groups.push(admissionLabel(x(admission.step), [data.languages[admission.language].name], frame));
     while (groups.length > 1 && groups[groups.length - 1].start < groups[groups.length - 2].end + 8) {
       const [first, second] = groups.splice(-2);
-      groups.push(arrival(first.at, [...first.names, ...second.names], frame));
+      groups.push(admissionLabel(first.at, [...first.names, ...second.names], frame));
     }
   }
   return svg(
     "g",
-    { class: "arrivals" },
+    { class: "admission-lines" },
     late.map((a) => svg("line", { x1: x(a.step), x2: x(a.step), y1: frame.top - 4, y2: frame.bottom })),
     groups.map(({ start, label }) => svg("text", { x: start, y: frame.top - 10 }, label)),
   );
 }
 
-// Where a label of admissions begins and ends: at its line, or as far left of it as the frame demands.
-function arrival(at, names, frame) {
+// The label of admissions: starts at its line, or further left if it would leave the frame.
+function admissionLabel(at, names, frame) {
   const label = names.length > 4 ? `${names.length} languages` : names.map((name) => clipped(name, 8)).join(", ");
   const start = Math.min(at, frame.right - 6.6 * label.length);
   return { at, names, label, start, end: start + 6.6 * label.length };
 }
 
-// With very many languages: the middle one of each side, strong and named.
-function middles({ who, spec, steps, frame, x, y }) {
+// With many languages: the median of the HRLs and of the LRLs, as labelled strong lines.
+function medians({ who, spec, steps, frame, x, y }) {
   const sides = [["hrl", "HRLs"], ["lrl", "LRLs"]];
-  const found = sides.map(([side, label]) => {
+  const groups = sides.map(([side, label]) => {
     const tables = spec.languages.filter((n) => (who[n].side || "hrl") === side).map((n) => spec.table[n]);
     const points = steps.map((_, i) => median(tables.map((values) => values[i]).filter((value) => value !== null)));
     return { side, label, points: points.map((value, i) => [i, value]).filter(([, value]) => value !== null) };
   }).filter(({ points }) => points.length);
-  const ends = apart(found.map(({ points }) => y(points[points.length - 1][1])), 15, frame.top, frame.bottom);
+  const ends = spreadApart(groups.map(({ points }) => y(points[points.length - 1][1])), 15, frame.top, frame.bottom);
   const at = ([i, value]) => `${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`;
-  return svg("g", { class: "middles" }, found.map(({ side, label, points }, k) => [
-    svg("path", { class: `middle ${side}`, d: `M${points.map(at).join("L")}` }),
+  return svg("g", { class: "medians" }, groups.map(({ side, label, points }, k) => [
+    svg("path", { class: `median ${side}`, d: `M${points.map(at).join("L")}` }),
     svg("text", { x: frame.right + 6, y: ends[k] + 4 }, label),
   ]));
 }
 
-// Of very many bands only the sides are named, with their shares at the end.
-function blocks({ who, spec, steps, frame, y }) {
+// With many bands: the shares of all HRLs and of all LRLs in the last round.
+function shares({ who, spec, steps, frame, y }) {
   const last = steps.length - 1;
   let floor = 0;
-  return svg("g", { class: "middles" }, [["hrl", "HRLs"], ["lrl", "LRLs"]].map(([side, label]) => {
+  return svg("g", { class: "medians" }, [["hrl", "HRLs"], ["lrl", "LRLs"]].map(([side, label]) => {
     const members = spec.languages.filter((n) => (who[n].side || "hrl") === side);
     const share = members.reduce((sum, n) => sum + (spec.table[n][last] || 0), 0);
     floor += share;
     const place = { x: frame.right + 6, y: y(floor - share / 2) + 4 };
-    return share ? svg("text", place, `${label} ${spec.say(share)}`) : null;
+    return share ? svg("text", place, `${label} ${spec.format(share)}`) : null;
   }));
 }
 

@@ -1,5 +1,5 @@
 "use strict";
-// Elements, numbers and scales. Text only ever enters the page as text: nothing here parses markup.
+// Creates elements, formats numbers, computes scales. Strings are always inserted as text nodes, never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -21,7 +21,7 @@ function svg(name, attributes, ...children) {
   return fill(document.createElementNS(SVG, name), attributes, children);
 }
 
-const whole = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 0 });
+const integer = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 0 });
 
 function short(value, digits = 2) {
   if (value === null || value === undefined) return "–";
@@ -32,14 +32,14 @@ function large(value) {
   for (const [size, unit] of [[1e9, "billion"], [1e6, "million"]]) {
     if (value >= size) return `${(value / size).toPrecision(3)} ${unit}`;
   }
-  return whole(value);
+  return integer(value);
 }
 
 function listed(names) {
   return names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
 }
 
-// With two directions per language, dashes mark the one out of the pivot; otherwise they mark low-resource languages.
+// Dashes mark LRLs; with two directions per language, they mark the direction out of the pivot instead.
 function dash(language) {
   const patterns = ["6 3", "2 2.5", "9 3 2 3", "1 4"];
   if (language.way) return language.way === "out" ? patterns[0] : null;
@@ -56,20 +56,20 @@ function ticks(low, high, about) {
   return Array.from({ length: Math.max(count, 0) }, (_, i) => Number(((first + i) * step).toPrecision(12)));
 }
 
-// A map from values to pixels; `powers` makes equal factors equally long.
+// A function from values to pixels; `powers` makes it logarithmic.
 function scale(low, high, from, to, powers = false) {
   const shape = powers ? Math.log2 : (value) => value;
   const [a, b] = [shape(low), shape(high)];
   return (value) => from + ((shape(value) - a) / (b - a || 1)) * (to - from);
 }
 
-// Moves labels apart that lie closer than `gap`, within [top, bottom], keeping their order.
-function apart(wanted, gap, top, bottom) {
+// Positions of labels at least `gap` apart, within [top, bottom] and in the order of the wanted positions.
+function spreadApart(wanted, gap, top, bottom) {
   const order = wanted.map((_, i) => i).sort((a, b) => wanted[a] - wanted[b]);
-  const places = wanted.slice();
+  const positions = wanted.slice();
   let least = top;
-  for (const i of order) least = (places[i] = Math.max(places[i], least)) + gap;
+  for (const i of order) least = (positions[i] = Math.max(positions[i], least)) + gap;
   let most = bottom;
-  for (const i of order.slice().reverse()) most = (places[i] = Math.min(places[i], most)) - gap;
-  return places;
+  for (const i of order.slice().reverse()) most = (positions[i] = Math.min(positions[i], most)) - gap;
+  return positions;
 }

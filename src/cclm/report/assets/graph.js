@@ -1,15 +1,15 @@
-// The language graph at a moment of training. The drawing is in the page already (graph.py); this only shows who takes
-// part: the class `open`, how far a ring has closed, and the competence beside it. The ring of a waiting LRL is the
-// competence of the HRLs like it, which decides about its admission; all other rings are a language's own.
+// Updates the language graph, which graph.py has drawn: the class `open` of admitted languages, the rings, and the
+// competence beside them. The ring of a waiting LRL is its HRLs-evaluated competence, which decides about its admission;
+// all other rings are the language's own competence.
 
 const stepAt = (data, i) => (i < 0 ? 0 : data.rounds.steps[i]);
 
 function admittedAt(data, number, i) {
-  const admission = data.arrival.get(number);
+  const admission = data.admissionOf.get(number);
   return admission !== undefined && admission.step <= stepAt(data, i);
 }
 
-// What the ring of a language shows at a round.
+// What the ring of a language shows in a round.
 function ringOf(data, number, i) {
   if (i < 0) return null;
   const waits = data.languages[number].side === "lrl" && !admittedAt(data, number, i);
@@ -25,14 +25,14 @@ function languageGraph(root, data) {
     const turned = (360 * (data.threshold || 0)) / full;
     mark.setAttribute("transform", `rotate(${turned.toFixed(1)} ${mark.dataset.x} ${mark.dataset.y})`);
   }
-  setTimeout(() => root.classList.add("alive"), 100); // the first state appears at once, later ones fade in
+  setTimeout(() => root.classList.add("alive"), 100); // no transition for the first state
   return (i) => {
-    const spoken = [];
+    const descriptions = [];
     for (const { node, tasks } of parts) {
       const admitted = tasks.filter((number) => admittedAt(data, number, i)).length;
       const open = admitted > 0 && admitted === tasks.length;
       node.classList.toggle("open", open);
-      node.classList.toggle("part", admitted > 0 && !open); // one of two directions
+      node.classList.toggle("part", admitted > 0 && !open); // one of both directions
       const ring = node.querySelector(".ring");
       if (!ring) continue;
       const known = tasks.map((number) => ringOf(data, number, i)).filter((value) => value !== null);
@@ -42,9 +42,9 @@ function languageGraph(root, data) {
       const beside = node.querySelector(".readiness");
       if (beside) beside.textContent = text;
       if (!node.classList.contains("lrl")) continue;
-      spoken.push(`${node.querySelector(".name").textContent} ${open ? "admitted" : "waiting"}${text && `, ${text}`}`);
+      descriptions.push(`${node.querySelector(".name").textContent} ${open ? "admitted" : "waiting"}${text && `, ${text}`}`);
     }
-    root.setAttribute("aria-label", `Language graph at step ${whole(stepAt(data, i))}. ${spoken.join("; ")}`);
+    root.setAttribute("aria-label", `Language graph at step ${integer(stepAt(data, i))}. ${descriptions.join("; ")}`);
   };
 }
 
@@ -52,13 +52,14 @@ function languageGraph(root, data) {
 function graphCaption(data) {
   const families = document.querySelector(".language-graph.families") !== null;
   const near = families
-    ? "Low-resource languages stand beside the HRL nearest to them, the most similar first. "
-    : "Strong lines come from the nearest HRL, with the similarity. ";
-  const both = data.pivot
-    ? ` Two numbers: the direction into ${data.pivot}, then the one out of it; a pale disc takes part in one of them.`
+    ? "Low-resource languages (LRLs) stand beside their nearest high-resource language (HRL), the most similar first. "
+    : "A strong line connects each low-resource language (LRL) with its nearest high-resource language (HRL); the number "
+      + "on it is their similarity. ";
+  const mark = data.threshold > 0 ? " The mark on a ring is the threshold." : "";
+  const directions = data.pivot
+    ? ` Two numbers: translation into ${data.pivot}, then out of ${data.pivot}. Pale: one of both directions is admitted.`
     : "";
-  const mark = data.threshold > 0 ? " The mark on it is the threshold." : "";
-  const absent = data.graph.absent ? ` ${whole(data.graph.absent)} more languages, less similar, are not drawn.` : "";
-  return `${near}A filled disc takes part. Its ring is its competence, closed at 1. The ring of a waiting LRL is the `
-    + `competence of the HRLs like it, which decides.${mark}${both}${absent}`;
+  const absent = data.graph.absent ? ` ${integer(data.graph.absent)} less similar languages are not drawn.` : "";
+  return `${near}Filled: admitted. A ring is the competence of its language, closed at 1; the ring of a waiting LRL is its `
+    + `HRLs-evaluated competence, which decides about its admission.${mark}${directions}${absent}`;
 }

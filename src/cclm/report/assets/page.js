@@ -1,13 +1,13 @@
-// The page. `draw(data)` draws everything from one object, and may be called again with a newer one.
+// Builds the page. `draw(data)` takes the object of run_data.py and may be called again with newer data.
 
-let redraw = null; // what to do when the window changes, or nothing
-let drawing = null; // the language graph, which is in the page from the beginning
+let redraw = null; // draws the charts again, for another width of the window
+let drawing = null; // the element of the language graph, which is part of the HTML
 
 function draw(data) {
   const page = document.getElementById("page");
   drawing ??= document.getElementById("language-graph");
-  data.arrival = new Map(data.admissions.map((admission) => [admission.language, admission]));
-  const moment = moments(data);
+  data.admissionOf = new Map(data.admissions.map((admission) => [admission.language, admission]));
+  const playhead = createPlayhead(data);
   const drawings = [];
   page.replaceChildren(
     html(
@@ -17,50 +17,49 @@ function draw(data) {
       html("h1", {}, data.name),
       html("p", { class: "lead" }, summary(data)),
     ),
-    section("graph", "Who took part, and when", graphSection(data, moment)),
-    section("curves", "How it went", curvesSection(data, moment, drawings)),
+    section("graph", "Language graph", graphSection(data, playhead)),
+    section("curves", "Training curves", curvesSection(data, playhead, drawings)),
     section("scores", "Scores", scores(data)),
-    section("admissions", "Why each language was admitted", admissions(data)),
-    section("translations", "Translations to read", translations(data)),
-    section("run", "What was run", whatWasRun(data)),
+    section("admissions", "Admissions", admissions(data)),
+    section("translations", "Example translations", translations(data)),
+    section("run", "Settings and environment", settings(data)),
   );
-  const all = () => {
-    moment.shows.length = moment.fixed;
+  const permanent = playhead.listeners.length; // the listeners of charts are replaced with the charts
+  redraw = () => {
+    playhead.listeners.length = permanent;
     for (const { holder, make } of drawings) {
       holder.replaceChildren();
-      moment.shows.push(make(holder));
+      playhead.listeners.push(make(holder));
     }
-    moment.tell();
+    playhead.notify();
   };
-  moment.fixed = moment.shows.length;
-  all();
-  redraw = all;
-  moment.keys(document);
+  redraw();
+  playhead.listenToKeys(document);
 }
 
 function section(id, title, content) {
   return html("section", { id, "aria-labelledby": `${id}-title` }, html("h2", { id: `${id}-title` }, title), content);
 }
 
-function graphSection(data, moment) {
-  if (!drawing) return [quiet("No language graph here: graph.json is neither in the run nor two folders above it.")];
-  moment.shows.push(languageGraph(drawing.querySelector("svg"), data));
+function graphSection(data, playhead) {
+  if (!drawing) return [quiet("No language graph: graph.json is neither in the run nor in its work folder.")];
+  playhead.listeners.push(languageGraph(drawing.querySelector("svg"), data));
   const measured = data.rounds.steps.length > 0;
-  const controls = measured ? player(data, moment) : null;
+  const controls = measured ? player(data, playhead) : null;
   const figure = html("figure", {}, drawing, controls, html("figcaption", {}, graphCaption(data)));
-  return [figure, measured ? null : quiet("No round measured yet.")];
+  return [figure, measured ? null : quiet("No round has been measured yet.")];
 }
 
 window.addEventListener("error", (event) => {
-  const said = `This page could not be drawn in full: ${event.message}`;
-  document.body.append(html("p", { class: "error", role: "alert" }, said));
+  const message = `Part of this page could not be drawn: ${event.message}`;
+  document.body.append(html("p", { class: "error", role: "alert" }, message));
 });
 
 let resizing = null;
 let drawnWidth = window.innerWidth;
 window.addEventListener("resize", () => {
   clearTimeout(resizing);
-  if (window.innerWidth === drawnWidth) return; // on phones the bar of the browser comes and goes
+  if (window.innerWidth === drawnWidth) return; // phones resize the height when the address bar hides
   resizing = setTimeout(() => {
     drawnWidth = window.innerWidth;
     if (redraw) redraw();

@@ -1,42 +1,42 @@
-let standing = null; // the step at which the reader left the slider; null at the end, where new rounds are followed
-let listening = new AbortController();
+let savedStep = null; // the step that the reader selected; null for the last round, which then follows newer data
+let keyListeners = new AbortController();
 
-// The moment that the graph and all charts show: where the slider stands, or what a pointer hovers over.
-// Round -1 is the start, before anything was measured.
-function moments(data) {
+// The round that the graph and all charts show: the position of the slider, or the round under the pointer.
+// Round -1 is the start of training, before the first measurement.
+function createPlayhead(data) {
   const last = data.rounds.steps.length - 1;
   const first = last >= 0 && data.rounds.steps[0] === 0 ? 0 : -1;
-  const left = standing === null ? -1 : data.rounds.steps.findIndex((step) => step >= standing);
-  const at = standing === 0 ? first : left < 0 ? last : left;
-  const moment = { first, last, at, hovered: null, shows: [], fixed: 0, timer: null };
-  moment.tell = () => moment.shows.forEach((show) => show(moment.hovered === null ? moment.at : moment.hovered));
-  moment.hover = (i) => {
-    moment.hovered = i;
-    moment.tell();
+  const saved = savedStep === null ? -1 : data.rounds.steps.findIndex((step) => step >= savedStep);
+  const at = savedStep === 0 ? first : saved < 0 ? last : saved;
+  const playhead = { first, last, at, hovered: null, listeners: [], timer: null };
+  playhead.notify = () => playhead.listeners.forEach((show) => show(playhead.hovered ?? playhead.at));
+  playhead.hover = (i) => {
+    playhead.hovered = i;
+    playhead.notify();
   };
-  moment.go = (i) => {
-    moment.at = Math.max(first, Math.min(last, i));
-    standing = moment.at === last ? null : stepAt(data, moment.at);
-    moment.tell();
+  playhead.go = (i) => {
+    playhead.at = Math.max(first, Math.min(last, i));
+    savedStep = playhead.at === last ? null : stepAt(data, playhead.at);
+    playhead.notify();
   };
-  // From one admission to the next or the one before.
-  moment.jump = (way) => {
-    const late = data.admissions.map((admission) => data.rounds.steps.findIndex((step) => step >= admission.step));
-    const stops = [first, ...late.filter((i) => i >= 0), last].sort((a, b) => way * (a - b));
-    moment.go(stops.find((i) => way * (i - moment.at) > 0) ?? moment.at);
+  // Moves to the next (direction 1) or previous (direction -1) admission.
+  playhead.jump = (direction) => {
+    const admissions = data.admissions.map((admission) => data.rounds.steps.findIndex((step) => step >= admission.step));
+    const stops = [first, ...admissions.filter((i) => i >= 0), last].sort((a, b) => direction * (a - b));
+    playhead.go(stops.find((i) => direction * (i - playhead.at) > 0) ?? playhead.at);
   };
-  moment.keys = (target) => {
-    listening.abort(); // those of an older drawing
-    listening = new AbortController();
+  playhead.listenToKeys = (target) => {
+    keyListeners.abort(); // removes those of an earlier call of draw()
+    keyListeners = new AbortController();
     target.addEventListener("keydown", (event) => {
-      const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!way || event.altKey || event.ctrlKey || event.metaKey || event.target.closest?.("input, pre, .wide")) return;
+      const direction = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!direction || event.altKey || event.ctrlKey || event.metaKey || event.target.closest?.("input, pre, .wide")) return;
       event.preventDefault();
-      if (event.shiftKey) moment.jump(way);
-      else moment.go(moment.at + way);
-    }, { signal: listening.signal });
+      if (event.shiftKey) playhead.jump(direction);
+      else playhead.go(playhead.at + direction);
+    }, { signal: keyListeners.signal });
   };
-  return moment;
+  return playhead;
 }
 
 function icon(path) {
@@ -45,46 +45,46 @@ function icon(path) {
 
 const ICONS = { back: "M11 3L5 8l6 5z", on: "M5 3l6 5-6 5z", play: "M4 2l9 6-9 6z", pause: "M4 3h3v10H4zM9 3h3v10H9z" };
 
-function player(data, moment) {
-  const { first, last } = moment;
+function player(data, playhead) {
+  const { first, last } = playhead;
   const slider = html("input", {
-    type: "range", min: String(first), max: String(last), value: String(last), "aria-label": "round of measurement",
+    type: "range", min: String(first), max: String(last), value: String(last), "aria-label": "measurement round",
     "aria-keyshortcuts": "ArrowLeft ArrowRight Home End Space",
-    oninput: (event) => moment.go(Number(event.target.value)),
+    oninput: (event) => playhead.go(Number(event.target.value)),
     onkeydown: (event) => {
-      if (event.key !== " ") return; // the browser does the other keys of a slider
+      if (event.key !== " ") return; // the browser handles the other keys of a slider
       event.preventDefault();
-      run(moment.timer === null);
+      run(playhead.timer === null);
     },
   });
   const step = html("output", { class: "step" });
   const news = html("p", { class: "news", "aria-live": "polite" });
   const button = (label, path, action) =>
     html("button", { type: "button", "aria-label": label, onclick: action }, icon(path));
-  const play = button("play", ICONS.play, () => run(moment.timer === null));
+  const play = button("play", ICONS.play, () => run(playhead.timer === null));
   function run(on) {
-    clearInterval(moment.timer);
-    moment.timer = null;
+    clearInterval(playhead.timer);
+    playhead.timer = null;
     if (on) {
-      if (moment.at === last) moment.go(first);
+      if (playhead.at === last) playhead.go(first);
       const pace = Math.max(30, Math.min(600, 12000 / (last - first + 1)));
-      const tick = () => (moment.at < last && play.isConnected ? moment.go(moment.at + 1) : run(false));
-      moment.timer = setInterval(tick, pace);
+      const tick = () => (playhead.at < last && play.isConnected ? playhead.go(playhead.at + 1) : run(false));
+      playhead.timer = setInterval(tick, pace);
     }
     play.replaceChildren(icon(on ? ICONS.pause : ICONS.play));
     play.setAttribute("aria-label", on ? "pause" : "play");
   }
-  moment.shows.push((i) => {
+  playhead.listeners.push((i) => {
     slider.value = String(i);
-    slider.setAttribute("aria-valuetext", `step ${whole(stepAt(data, i))}`);
-    step.textContent = `step ${whole(stepAt(data, i))}`;
+    slider.setAttribute("aria-valuetext", `step ${integer(stepAt(data, i))}`);
+    step.textContent = `step ${integer(stepAt(data, i))}`;
     const text = newsAt(data, i, first);
     if (news.textContent !== text) news.textContent = text;
   });
-  const back = button("previous round", ICONS.back, () => moment.go(moment.at - 1));
-  const on = button("next round", ICONS.on, () => moment.go(moment.at + 1));
+  const back = button("previous round", ICONS.back, () => playhead.go(playhead.at - 1));
+  const on = button("next round", ICONS.on, () => playhead.go(playhead.at + 1));
   const track = html("div", { class: "track" }, marks(data, first, last), slider);
-  const box = { class: "player", role: "group", "aria-label": "step through the training" };
+  const box = { class: "player", role: "group", "aria-label": "training steps" };
   return html("div", box, html("div", { class: "controls" }, back, play, on, track, step), news);
 }
 
@@ -92,17 +92,17 @@ function marks(data, first, last) {
   const late = data.admissions.filter(({ step }) => step > 0);
   const at = late.map(({ step }) => data.rounds.steps.findIndex((reached) => reached >= step));
   const percent = (i) => `${((100 * (i - first)) / Math.max(last - first, 1)).toFixed(2)}%`;
-  const found = [...new Set(at)].filter((i) => i >= 0);
-  const lines = found.map((i) => svg("line", { x1: percent(i), x2: percent(i), y1: 0, y2: 6 }));
+  const rounds = [...new Set(at)].filter((i) => i >= 0);
+  const lines = rounds.map((i) => svg("line", { x1: percent(i), x2: percent(i), y1: 0, y2: 6 }));
   return svg("svg", { class: "marks", width: "100%", height: 6, "aria-hidden": "true" }, lines);
 }
 
 function newsAt(data, i, first) {
   const before = i <= first ? -1 : stepAt(data, i - 1);
-  const new_ = data.admissions.filter(({ step }) => step > before && step <= stepAt(data, i) && step > 0);
-  const names = new_.map(({ language }) => data.languages[language].name);
-  const inside = data.admissions.filter(({ step }) => step <= stepAt(data, i)).length;
+  const admitted = data.admissions.filter(({ step }) => step > before && step <= stepAt(data, i) && step > 0);
+  const names = admitted.map(({ language }) => data.languages[language].name);
+  const total = data.admissions.filter(({ step }) => step <= stepAt(data, i)).length;
   const noun = data.pivot ? "directions" : "languages";
   if (names.length) return `${names.length > 8 ? `${names.length} ${noun}` : listed(names)} admitted`;
-  return `${inside} of ${data.languages.length} ${noun} take part`;
+  return `${total} of ${data.languages.length} ${noun} admitted`;
 }

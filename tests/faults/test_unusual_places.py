@@ -1,0 +1,45 @@
+"""Streams that are closed, a current folder that is gone, a work folder that cannot be written to or was moved."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command import assert_done, assert_refused, cclm, finish, listing, start
+
+pytestmark = pytest.mark.slow
+
+
+def closing(*numbers: int) -> Callable[[], None]:
+    """For `prepare`: closes streams of the new process, as `2>&-` does in a shell."""
+
+    def close() -> None:
+        for number in numbers:
+            os.close(number)
+
+    return close
+
+
+@pytest.mark.parametrize("numbers", [(0,), (1,), (2,), (0, 1, 2)], ids=["stdin", "stdout", "stderr", "all"])
+def test_closed_streams_do_not_matter(fresh: Path, numbers: tuple[int, ...]) -> None:
+    """No file gets the number of a closed stream, into which messages would be written."""
+    assert finish(start("run", "recipe.yaml", folder=fresh, prepare=closing(*numbers))).code == 0
+    assert (fresh / "work/runs/small/report.html").is_file()
+
+
+def test_a_current_folder_that_was_deleted_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    ended = cclm("train", "phrasebook", "--dry-run", folder=folder, prepare=folder.rmdir)
+    assert_refused(ended, "the current folder was deleted", codes=[2])
+
+
+def test_a_work_folder_that_was_moved_is_used_as_before(project: Path) -> None:
+    before = listing(project / "work")
+    (project / "work").rename(project / "elsewhere")
+    assert_done(cclm("run", "recipe.yaml", "work=elsewhere", folder=project))
+    after = listing(project / "elsewhere")
+    assert {path for path in before if before[path] != after[path]} <= {
+        "runs/small/config.yaml",
+        "runs/small/report.html",
+    }

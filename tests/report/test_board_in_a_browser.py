@@ -233,6 +233,13 @@ def test_two_hundred_languages_can_be_grouped_and_searched(page: Page, board: Se
     assert values == sorted(values, reverse=True)
 
 
+def test_a_report_opens_without_an_origin_and_draws_itself(page: Page, board: Served) -> None:
+    opened(page, board, "ccl-m-avg.1")
+    page.click("header a")
+    page.wait("document.querySelectorAll('.chart').length === 4")
+    assert page.run("location.pathname.endsWith('/report') && origin") == "null"
+
+
 def test_hostile_names_stay_text(page: Page, tmp_path: Path) -> None:
     write_evil(tmp_path / "runs")
     with served(tmp_path) as board:

@@ -183,7 +183,7 @@ def page_layout(graph: LanguageGraph, readings: int) -> Layout:
     hrls, lrls = drawn_languages(graph)
     scale = _scale(PAGE_SCALES, hrls, lrls)
     room = scale.font * 3 * readings + ring_width(scale.line)
-    return _layout((hrls, lrls), scale, 30.0, room, (260.0, 460.0), 300.0, NAME_WIDTH, is_page=True)
+    return _layout((hrls, lrls), scale, 30.0, room, (260.0, 460.0), 300.0, NAME_WIDTH)
 
 
 def _scale(scales: tuple[Scale, ...], hrls: tuple[str, ...], lrls: tuple[str, ...]) -> Scale:
@@ -198,14 +198,12 @@ def _layout(
     spans: tuple[float, float],
     least_width: float,
     name_width: float,
-    *,
-    is_page: bool = False,
 ) -> Layout:
     """`spans` are the smallest and the largest distance between the two columns."""
     hrls, lrls = sides
     inside = scale.up_to == SCALES[0].up_to and max(map(len, hrls + lrls)) <= 4
     left, right = (_node_extent(side, scale, inside, name_width) for side in sides)
-    if is_page:
+    if name_width < float("inf"):  # in a page, where nodes have rings, and HRLs numbers too
         left, right = left + (readiness if inside else ring_width(scale.line)), right + ring_width(scale.line)
     rows = scale.pitch * max(len(hrls), len(lrls))
     span = min(max(spans[0], 0.55 * rows), spans[1])

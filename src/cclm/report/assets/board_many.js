@@ -69,7 +69,7 @@ function spark(values) {
 }
 
 function runTable(runs, chosen, choose) {
-  const titles = ["", "run", "state", "steps", "", "left", "take part", "dev loss", "", "BLEU"];
+  const titles = ["", "run", "state", "steps", "", "left", "admitted", "dev loss", "", "BLEU"];
   const heads = titles.map((title, n) => (title
     ? html("th", { scope: "col", class: n > 4 && n !== 8 ? "number" : null }, title) : html("td", { class: "no-head" })));
   const rows = runs.map((run) => {
@@ -106,7 +106,7 @@ const WHATS = [
   ["weighted", "dev loss at validations, weighted"], ["macro", "dev loss at validations, mean over languages"],
   ["dev_loss", "dev loss of the probes", true], ["competence", "competence", true],
   ["hrls_competence", "HRLs-evaluated competence", true], ["weights", "sampling weight", true],
-  ["passes", "passes over the data", true], ["admitted", "languages that take part"], ["train_loss", "train loss"],
+  ["passes", "passes over the data", true], ["admitted", "admitted languages"], ["train_loss", "train loss"],
   ["bleu", "BLEU on dev"], ["learning_rate", "learning rate"], ["tokens_per_second", "tokens per second"],
 ];
 const MOST_STEPS_COMPARED = 400;

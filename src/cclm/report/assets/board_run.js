@@ -47,19 +47,19 @@ function frame(view) {
   });
   const figure = view.drawing
     ? html("figure", { class: "graph" }, view.drawing, place("caption", "figcaption"))
-    : quiet("No language graph here: graph.json is neither in the run nor two folders above it.");
+    : quiet("No language graph: graph.json is neither in the run nor in its work folder.");
   document.getElementById("page").replaceChildren(
     place("head", "header"),
     html(
       "div", { class: "stage" },
-      section("graph", "Who takes part", figure),
-      section("events", "What happened", html(
+      section("graph", "Language graph", figure),
+      section("events", "Events", html(
         "div", { class: "scroll", tabindex: "0", role: "log", "aria-label": "events, the newest first" },
         place("news", "ol", { class: "news-list" }),
       )),
     ),
-    section("curves", "How it goes", place("hint", "p", { class: "quiet" }), place("curves", "div", { class: "grid" })),
-    section("languages", "Every language", html("div", { class: "tools" }, find, place("count", "span", { class: "quiet" })),
+    section("curves", "Training curves", place("hint", "p", { class: "quiet" }), place("curves", "div", { class: "grid" })),
+    section("languages", "Languages", html("div", { class: "tools" }, find, place("count", "span", { class: "quiet" })),
       place("movers"), place("table")),
     place("scored"),
     place("timeline", "div", { class: "timeline" }),
@@ -98,7 +98,7 @@ function head(data) {
     now.seconds_left === null ? null : now.seconds_left > 0 ? `${duration(now.seconds_left)} left at most` : "ending",
     now.tokens_per_second === null ? null : `${integer(now.tokens_per_second)} tokens/s`,
     data.summary.tokens ? `${large(data.summary.tokens)} target tokens` : null,
-    `${integer(now.admitted)} of ${integer(data.languages.length)} ${data.pivot ? "directions" : "languages"} take part`,
+    `${integer(now.admitted)} of ${integer(data.languages.length)} ${data.pivot ? "directions" : "languages"} admitted`,
     now.best === null ? null : `best checkpoint: step ${integer(now.best)}`,
     now.is_read ? null : "still reading the log",
   ].filter(Boolean);
@@ -150,7 +150,7 @@ function gathered(all) {
 
 function curves(view, measured) {
   const { data, playhead, places } = view;
-  if (!measured) return refill(places.curves, quiet("No round measured yet."));
+  if (!measured) return refill(places.curves, quiet("No round has been measured yet."));
   const { steps, measured: all } = data.rounds;
   const thinned = all > steps.length ? ` Of ${integer(all)} rounds ${integer(steps.length)} are drawn.` : "";
   places.hint.textContent = "Point at a chart to read all of them off at that step. Left and right arrow keys move "

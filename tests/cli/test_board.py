@@ -87,6 +87,12 @@ def test_without_its_packages_the_extra_is_named(tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (1, "cclm: this command needs uvicorn: pip install 'ccl-m[board]'\n")
 
 
+def test_the_extra_board_is_enough() -> None:
+    program = "import sys; sys.modules |= dict.fromkeys(sys.argv[1:]); import cclm.report.board"
+    others = ("torch", "safetensors", "sacrebleu", "ctranslate2", "tensorboard", "trackio", "transformers", "datasets")
+    subprocess.run([sys.executable, "-c", program, *others], check=True)
+
+
 @pytest.mark.slow
 def test_a_board_beside_a_training_ends_when_the_training_is_gone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cclm", "board", str(tmp_path / "not-yet"), "--no-open", "--beside"]

@@ -5,13 +5,10 @@
 Each "language" is a linear map that the model has to learn; `lrl` is close to `hrl1`, and has few examples.
 """
 
-import math
-
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 
-from cclm import CompetenceGate, Curriculum, InverseCompetence, LanguageGraph
-from cclm.curriculum import BatchSampler
+from cclm import BatchSampler, CompetenceGate, Curriculum, InverseCompetence, LanguageGraph, bits_per_token
 
 torch.manual_seed(1)
 SIZES = {"hrl1": 4000, "hrl2": 4000, "lrl": 60}
@@ -28,16 +25,16 @@ def examples(lang: str, count: int) -> TensorDataset:
 
 model = torch.nn.Sequential(torch.nn.Linear(33, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
 optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-dev = {lang: examples(lang, 256).tensors for lang in SIZES}
+dev = {lang: DataLoader(examples(lang, 256), batch_size=100) for lang in SIZES}
 graph = LanguageGraph(["hrl1", "hrl2"], ["lrl"], {"lrl": {"hrl1": 0.6, "hrl2": 0.1}})
 curriculum = Curriculum(
     CompetenceGate(graph, aggregate="avg", threshold=0.8),
     InverseCompetence(),
     sizes=SIZES,
-    benchmark={"hrl1": 0.7, "hrl2": 0.7, "lrl": 1.2},  # dev loss of a model a language, bits
+    benchmark={"hrl1": 0.7, "hrl2": 0.7, "lrl": 1.2},  # L*: dev loss of one model per language, bits per token
 )
-batches = BatchSampler(curriculum, seed=1, draws=600, batch_size=32)  # one language a batch, weights asked anew
-train = ConcatDataset([examples(lang, size) for lang, size in SIZES.items()])
+batches = BatchSampler(curriculum, seed=1, draws=600, batch_size=32)  # one language per batch
+train = ConcatDataset([examples(lang, size) for lang, size in SIZES.items()])  # in the order of sizes
 
 for step, (x, y) in enumerate(DataLoader(train, batch_sampler=batches), start=1):
     optimizer.zero_grad()
@@ -45,7 +42,8 @@ for step, (x, y) in enumerate(DataLoader(train, batch_sampler=batches), start=1)
     optimizer.step()
     if step % 50 == 0:
         with torch.no_grad():
-            losses = {lang: torch.nn.functional.cross_entropy(model(x), y).item() for lang, (x, y) in dev.items()}
-        new = curriculum.observe(step=step, dev_loss={lang: nats / math.log(2) for lang, nats in losses.items()})
+            losses = {lang: bits_per_token((model(x), y) for x, y in loader) for lang, loader in dev.items()}
+        new = curriculum.observe(step=step, dev_loss=losses)
+        saved = {"curriculum": curriculum.state_dict(), "batches": batches.state_dict(consumed=step)}  # plain JSON
         shares = "  ".join(f"{lang} {weight:.2f}" for lang, weight in curriculum.weights.items())
         print(f"step {step:3}  weights: {shares}" + "".join(f"  <- {lang} admitted" for lang in new))

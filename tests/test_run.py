@@ -153,7 +153,7 @@ def test_scores_follow_a_run_that_went_on_and_leave_out_who_has_no_test_set(tmp_
     assert other["languages"] != longer["languages"]
     refused = cclm("run", str(recipe), *settings, "model.width=64")  # before anything is made for it
     assert refused.returncode == 1
-    assert "recipe.model.width: 32 -> 64" in refused.stderr
+    assert "  model.width: 32 -> 64" in refused.stderr
     (run / "checkpoints" / "best").unlink()
     assert "no best checkpoint yet" in cclm("score", str(run)).stderr
     (run / "config.yaml").write_text("{")

@@ -46,7 +46,7 @@ def _server() -> "subprocess.Popen[str]":
 
 def _serve() -> None:
     """Runs commands one after another, as standard input asks for them."""
-    from forked_commands import load_everything, start, wait
+    from forked_commands import left_over, load_everything, start, wait
 
     load_everything()
     for line in sys.stdin:
@@ -62,6 +62,7 @@ def _serve() -> None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             os.waitpid(process.pid, 0)
+        left_over(0)  # takes the exit codes of processes that commands have left behind
         print(json.dumps(code), flush=True)
 
 

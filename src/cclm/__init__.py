@@ -2,8 +2,11 @@
 
 TYPE_CHECKING = False  # as in `typing`, whose import takes longer than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from os import PathLike
     from typing import Literal
+
+    from torch import Tensor
 
     from cclm.curriculum import (
         AllAtOnce,
@@ -38,8 +41,24 @@ __all__ = [
     "StepGate",
     "Temperature",
     "UniMax",
+    "bits_per_token",
     "load",
 ]
+
+
+def bits_per_token(batches: "Iterable[tuple[Tensor, Tensor]]", *, shift: bool = False) -> float:
+    """The mean loss over all target tokens of all (logits, labels), in bits: what `observe` takes as dev_loss.
+
+    `shift=True` is for decoder-only models, whose logits at a position predict the next label. Positions with label
+    -100 are no targets. Needs torch, which is imported here.
+    """
+    try:
+        from cclm.integrations.bits import bits_per_token as measure
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            f"cclm.bits_per_token needs {missing.name}: pip install 'ccl-m[train]'", name=missing.name
+        ) from None
+    return measure(batches, shift=shift)
 
 
 def __getattr__(name: str) -> object:

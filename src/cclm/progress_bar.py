@@ -84,7 +84,10 @@ class _Reporter:
         done, seconds = self._done[self._stage], now - self._since
         total = _total(self._stage, self._totals, self._done)
         of = f" of {total:,}" if total else ""
-        left = f", about {seconds * (total - done) / done:.0f} s left" if total and 0 < done <= total else ""
+        rest = seconds * (total - done) / done if total and 0 < done <= total else None
+        left = (
+            "" if rest is None else f", about {rest:.0f} s left" if rest < 120 else f", about {rest / 60:.0f} min left"
+        )
         return f"{self._stage} {done:,}{of}, {seconds:.0f} s{left}"
 
 

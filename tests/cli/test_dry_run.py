@@ -67,7 +67,9 @@ def test_before_anything_is_there_full_batches_are_assumed(folder: Path, capsys:
     assert found["estimated"]
     both = recipe(folder, "data.direction=many-to-many", "vocabulary.joint=true", "benchmark.max_steps=5")
     assert facts(both, capsys, BENCHMARK)["steps"] == 8 * 5
-    given = recipe(folder, "benchmark.file=losses.json")
+    losses = dict.fromkeys(settings.data.languages, 5.0)
+    (folder / "losses.json").write_text(json.dumps({"version": 1, "losses": losses}))
+    given = recipe(folder, f"benchmark.file={folder / 'losses.json'}")
     assert facts(given, capsys, TRAIN)["benchmark_share"] == 0
     assert not (folder / "work").exists()
 

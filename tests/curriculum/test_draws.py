@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from itertools import accumulate
+from itertools import accumulate, islice
 
 import pytest
 from worked_example import HRLS, LOSS, SIZES, curriculum
@@ -76,12 +76,86 @@ def test_languages_come_in_the_same_order_whatever_another_method_does_with_its_
 
 def test_a_sampler_goes_on_from_its_state_to_the_same_indices() -> None:
     whole = list(IndexSampler(curriculum(), seed=4, draws=100))
-    first = IndexSampler(curriculum(), seed=4, draws=60)
-    start = list(first)
-    second = IndexSampler(curriculum(), seed=4, draws=40)
-    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    assert start + list(second) == whole
-    assert len(second) == 40
+    first = IndexSampler(curriculum(), seed=4, draws=100)
+    start = [index for index, _ in zip(iter(first), range(60), strict=False)]
+    second = IndexSampler(curriculum(), seed=4, draws=100)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict(consumed=60))))
+    assert start + list(second) == whole  # the resumed iteration gives the 40 that were left
+    assert len(second) == 100
+
+
+def drawn(sampler: BatchSampler, count: int) -> list[list[int]]:
+    return list(islice(iter(sampler), count))
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_what_was_fetched_ahead_is_drawn_again_with_the_weights_of_then(mixed: bool) -> None:
+    settings = {"seed": 4, "draws": 100, "batch_size": 3, "mixed": mixed, "group": 4}
+    ccl_m = curriculum()
+    sampler = BatchSampler(ccl_m, **settings)
+    batches = iter(sampler)
+    ahead = [next(batches) for _ in range(17)]  # 10 consumed, 7 in the queue of the workers
+    ccl_m.observe(step=10, dev_loss=LOSS | {"rus": 60.0})
+    saved = json.loads(json.dumps([ccl_m.state_dict(), sampler.state_dict(consumed=10)]))
+    rest = [next(batches) for _ in range(40)]
+
+    other = curriculum()
+    resumed = BatchSampler(other, **settings)
+    other.load_state_dict(saved[0])
+    resumed.load_state_dict(saved[1])
+    assert drawn(resumed, 47) == ahead[10:] + rest
+    assert {language(index) for batch in rest[3:] for index in batch} == {"rus"}  # from 20 on, a multiple of 4
+    assert {language(index) for batch in ahead + rest[:3] for index in batch} != {"rus"}
+
+
+def test_the_state_counts_the_examples_of_consumed_batches_alone() -> None:
+    sampler = BatchSampler(curriculum(), seed=1, draws=50, batch_size=4)
+    first = drawn(sampler, 30)
+    counted = Counter(language(index) for batch in first[:20] for index in batch)
+    state = sampler.state_dict(consumed=20)
+    assert {lang: count for lang, count in state["counters"].items() if count} == counted
+    assert sum(sampler.state_dict()["counters"].values()) == 120
+
+
+def test_a_number_of_consumed_batches_that_cannot_be_is_refused() -> None:
+    sampler = BatchSampler(curriculum(), seed=1, draws=50, batch_size=4)
+    drawn(sampler, 30)
+    with pytest.raises(ValueError, match="consumed is 31; between 0 and 30 batches are possible here"):
+        sampler.state_dict(consumed=31)
+    with pytest.raises(ValueError, match="consumed is -1"):
+        sampler.state_dict(consumed=-1)
+
+
+def test_a_state_without_weights_loads_too() -> None:
+    state = {"version": 1, "seed": 4, "index": 6, "counters": dict.fromkeys(SIZES, 0)}
+    sampler = BatchSampler(curriculum(), seed=4, draws=10, batch_size=2, group=4)
+    sampler.load_state_dict(state)
+    assert len(list(sampler)) == 4
+    assert sampler.state_dict(consumed=6)["counters"] == state["counters"]
+
+
+def test_mixed_batches_draw_a_language_for_every_example() -> None:
+    ccl_m = curriculum()
+    mixed = list(BatchSampler(ccl_m, seed=1, draws=10, batch_size=4, mixed=True))
+    assert [index for batch in mixed for index in batch] == list(IndexSampler(ccl_m, seed=1, draws=40))
+
+
+def test_weights_of_forgotten_rounds_take_no_memory() -> None:
+    ccl_m = curriculum()
+    sampler = BatchSampler(ccl_m, seed=1, draws=100, batch_size=1)
+    batches = iter(sampler)
+    for step in range(1, 50):
+        next(batches)
+        ccl_m.observe(step=step, dev_loss=LOSS | {"rus": step / 10})
+    assert [start for start, _ in sampler.state_dict(consumed=48)["changes"]] == [48]
+
+
+def test_pairs_number_the_draws_of_each_language() -> None:
+    seen: Counter[str] = Counter()
+    for batch in BatchSampler(curriculum(), seed=1, draws=30, batch_size=2).pairs():
+        for lang, number in batch:
+            assert number == seen[lang]
+            seen[lang] += 1
 
 
 def test_a_sampler_goes_on_where_its_last_iteration_stopped() -> None:

@@ -48,7 +48,7 @@ def test_for_an_lrl_similar_to_no_hrl_all_hrls_count_the_same_with_a_warning() -
     lonely = LanguageGraph(HRLS, LRLS, SIMILARITY | {"bel": dict.fromkeys(HRLS, 0.0)})
     assert lonely.isolated == ("bel",)
     assert lonely.shares[:, 1].tolist() == [0.25] * 4
-    with pytest.warns(UserWarning, match="no HRL is similar to bel: all HRLs count the same for it"):
+    with pytest.warns(UserWarning, match="no HRL is similar to bel: all HRLs count the same there"):
         CompetenceGate(lonely)
 
 
@@ -129,3 +129,33 @@ def test_a_long_list_of_languages_is_cut_short_in_messages() -> None:
     many = [f"l{i}" for i in range(20)]
     with pytest.raises(ValueError, match="and 8 more"):
         LanguageGraph(["tur"], many, {})
+
+
+class Splitter:
+    """The two things of a Hugging Face tokenizer that a graph needs."""
+
+    all_special_tokens = ("<unk>",)
+
+    def tokenize(self, sentence: str) -> list[str]:
+        return ["<unk>" if piece == "?" else piece for piece in sentence.split()]
+
+
+@pytest.mark.parametrize("tokenizer", [Splitter(), str.split])
+def test_texts_and_a_tokenizer_make_a_graph(tokenizer: Any) -> None:
+    # The two most frequent subwords: tur a b, aze a x (b is rarer than x).
+    texts = {"tur": ["a a a b", "b c"], "aze": ["a x x", "a b"]}
+    overlap = LanguageGraph.from_texts(tokenizer, texts, high_resource=["tur"], low_resource=["aze"], k=2)
+    assert overlap.similarity == {"aze": {"tur": 0.5}}
+
+
+def test_special_tokens_are_not_counted() -> None:
+    texts = {"tur": ["? ? ? a b"], "aze": ["? ? ? c d"]}
+    overlap = LanguageGraph.from_texts(Splitter(), texts, high_resource=["tur"], low_resource=["aze"])
+    assert (overlap.k, overlap.similarity) == (2, {"aze": {"tur": 0.0}})
+
+
+def test_a_text_that_is_one_string_and_what_is_no_tokenizer_are_refused() -> None:
+    with pytest.raises(ValueError, match="texts: aze is one string; give a list of sentences"):
+        LanguageGraph.from_texts(str.split, {"tur": ["a"], "aze": "a b"}, high_resource=["tur"], low_resource=["aze"])
+    with pytest.raises(ValueError, match=r"tokenizer: int has no tokenize\(\) and is no function"):
+        LanguageGraph.from_texts(3, {"tur": ["a"], "aze": ["a"]}, high_resource=["tur"], low_resource=["aze"])

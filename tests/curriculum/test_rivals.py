@@ -192,6 +192,7 @@ def test_the_actor_moves_only_in_its_own_rounds_and_asks_for_its_reward_only_the
     actor = everyone(RewardActor(every=2))
     start = actor.weights
     assert actor.needs == frozenset()
+    assert actor.signals == {"gradient_cosine"}  # of any round
     actor.observe(step=1, dev_loss=LOSS)
     assert actor.weights == start
     assert actor.needs == {"gradient_cosine"}

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,98 @@ def test_what_cannot_be_used_is_refused_before_anything_is_trained(
     message = refused(folder, command, "recipe.yaml", change)
     assert trainings(folder / "work") == []
     assert named in message
+
+
+@pytest.fixture
+def unread(prepared: Path, tmp_path: Path) -> Path:
+    """The same text, not prepared yet."""
+    folder = copy_of(prepared, tmp_path)
+    shutil.rmtree(folder / "work")
+    return folder
+
+
+BEFORE_READING = [
+    pytest.param(("curriculum.gate.threshold=-1",), "threshold", id="threshold"),
+    pytest.param(("curriculum.sampler={name: fixed, weights: {tur: 1}}",), "aze", id="no-share-for-a-language"),
+    pytest.param(("curriculum.gate={name: step, steps: {xyz: 3}}",), "xyz", id="step-of-an-unknown-language"),
+    pytest.param(("data.high_resource=[]",), "high_resource", id="no-hrl"),
+    pytest.param(("data.high_resource=[tur, aze]", "data.low_resource=[]"), "{name: all}", id="no-lrl"),
+    pytest.param(("benchmark.file=missing.json",), "missing.json", id="benchmark-file-missing"),
+    pytest.param(("benchmark.file=table.json",), "aze", id="benchmark-of-other-languages"),
+    pytest.param(("graph.file=missing.json",), "missing.json", id="graph-file-missing"),
+    pytest.param(("graph.file=graph.json",), "por", id="graph-of-other-languages"),
+    pytest.param(("training.device=cuda:99",), "training.device", id="device"),
+    pytest.param(("training.device=mps",), "training.device", id="device-of-another-kind-of-machine"),
+]
+
+
+@pytest.mark.parametrize(("changes", "named"), BEFORE_READING)
+@pytest.mark.parametrize("command", ["train", "run"])
+def test_what_needs_no_text_is_refused_before_any_is_read(
+    unread: Path, command: str, changes: tuple[str, ...], named: str
+) -> None:
+    """Preparing a large corpus takes minutes, its bitext models hours: neither is begun."""
+    (unread / "table.json").write_text(json.dumps({"version": 1, "losses": {"tur": 4.0}}))
+    graph = {"version": 1, "k": 9, "high_resource": ["tur"], "low_resource": ["por"]}
+    (unread / "graph.json").write_text(json.dumps(graph | {"similarity": {"por": {"tur": 0.5}}}))
+    message = refused(unread, command, "recipe.yaml", *changes)
+    assert named in message
+    assert message.count("\n") == 1
+    assert not (unread / "work").exists()
+
+
+@pytest.mark.parametrize("command", ["benchmark", "train", "run", "sweep"])
+def test_a_missing_dev_set_is_refused_before_any_text_is_read(unread: Path, command: str) -> None:
+    """Which splits there are is known from the names of the files."""
+    (unread / "text" / "aze.dev.tsv").unlink()
+    assert "aze: no dev set" in refused(unread, command, "recipe.yaml")
+    assert not (unread / "work").exists()
+
+
+@pytest.mark.parametrize("command", ["benchmark", "sweep"])
+def test_a_device_that_is_not_there_is_refused_before_any_text_is_read(unread: Path, command: str) -> None:
+    """By every command that trains; in one line, and not by the process of each bitext model."""
+    message = refused(unread, command, "recipe.yaml", "training.device=cuda:99")
+    assert message.startswith("cclm: training.device 'cuda:99'")
+    assert message.count("\n") == 1
+    assert not (unread / "work").exists()
+
+
+UNTRAINABLE = """version: 1
+name: small
+recipe: recipe.yaml
+seeds: [1]
+baseline: plain
+primary: [[other, plain]]
+arms: {plain: {}, other: {curriculum.sampler: {name: fixed, weights: {tur: 1}}}}
+"""
+
+
+def test_an_arm_that_cannot_be_trained_is_refused_before_the_study_is_declared(unread: Path) -> None:
+    """The message names the arm; a study that is mended afterwards is not taken for a changed one."""
+    (unread / "study.yaml").write_text(UNTRAINABLE)
+    message = refused(unread, "study", "study.yaml")
+    assert "arm other: curriculum" in message
+    assert not (unread / "work").exists()
+
+
+def test_doctor_says_that_training_would_refuse_the_recipe(unread: Path) -> None:
+    """With one language, the default gate has nobody to admit."""
+    told = done(unread, "doctor", "recipe.yaml", "data.low_resource=[]")
+    assert "curriculum.gate={name: all}" in told.stdout
+
+
+def test_a_finished_run_needs_no_device(folder: Path) -> None:
+    """The page of a run that was trained elsewhere can be made on any machine."""
+    done(folder, "train", "recipe.yaml", "training.max_steps=5")
+    done(folder, "run", "recipe.yaml", "training.max_steps=5", "training.device=cuda:99")
+
+
+def test_text_that_is_not_found_is_refused_with_the_names_that_were_tried(unread: Path) -> None:
+    """And with the files that are there: most often, one of the two has a typing error."""
+    message = refused(unread, "train", "recipe.yaml", "data.format=tmx")
+    assert "tur.train.tmx" in message
+    assert "aze.dev.tsv" in message
 
 
 def test_a_run_without_any_test_set_ends_with_a_page_without_scores(folder: Path) -> None:

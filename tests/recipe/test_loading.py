@@ -94,7 +94,7 @@ def test_an_invalid_override_is_refused(change: str, message: str) -> None:
         ({"sampler": {"name": "unimax", "budget": 1}}, "x: sampler.max_repeats is missing"),
         (
             {"sampler": {"name": "unimax", "budget": "x", "max_repeats": 1}},
-            "x: sampler.budget should be a valid number",
+            "x: sampler.budget must be a number",
         ),
         ({"sampler": {"name": "temperature", "tau": "hot"}}, "x: sampler.tau must be a number or a list"),
         ({"every": 0}, "x: every should be greater than or equal to 1; got 0"),

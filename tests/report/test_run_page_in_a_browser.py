@@ -292,3 +292,13 @@ def test_the_graph_alone_is_drawn_before_the_first_round(tmp_path: Path) -> None
     lines = [{"event": "admitted", "step": 0, "language": lang, "reason": "high-resource"} for lang in ("tur", "rus")]
     write_lines(tmp_path / "run" / "log.jsonl", [json.dumps(line) for line in lines])
     assert drawn(run_report(tmp_path / "run")).open == {"hrl": 2}
+
+
+def test_a_run_that_needs_no_graph_does_not_miss_one(tmp_path: Path) -> None:
+    """With HRLs alone nobody is admitted later: no slider, no admissions, no dashed lines to explain."""
+    probe = {"event": "probe", "step": 1, "dev_loss": {"tur": 3.0}, "admitted": ["tur"], "competence": {"tur": 0.5}}
+    write_log(tmp_path, [probe])
+    (tmp_path / "config.yaml").write_text("data: {pivot: eng, high_resource: [tur], low_resource: []}\n")
+    text = drawn(run_report(tmp_path)).text
+    assert "All languages took part from the start: there is no language graph." in text
+    assert "Thin vertical lines" not in text.partition("function ")[0]

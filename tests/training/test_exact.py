@@ -235,7 +235,7 @@ def test_a_changed_setting_is_refused_with_the_difference(runs: Runs) -> None:
     refused = runs.train("whole", "training.learning_rate=0.02")
     assert refused.code == 1
     assert "was begun with other settings" in refused.output
-    assert "recipe.training.learning_rate: 0.01 -> 0.02" in refused.output
+    assert "  training.learning_rate: 0.01 -> 0.02" in refused.output
 
 
 def test_more_steps_may_be_asked_for(runs: Runs) -> None:
@@ -265,7 +265,7 @@ def test_a_forced_setting_stays_recorded_in_every_later_checkpoint(runs: Runs) -
 def test_what_checkpoints_cannot_continue_with_is_refused_even_if_forced(runs: Runs) -> None:
     refused = runs.train("whole", "model.width=32", "training.clip=1.0", "--force")
     assert refused.code == 1
-    assert "recipe.model.width: 16 -> 32" in refused.output
+    assert "  model.width: 16 -> 32" in refused.output
     assert "training.clip" not in refused.output
 
 

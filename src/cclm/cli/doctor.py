@@ -1,12 +1,17 @@
 """`cclm doctor`: the state of the text, as a table and a list of what to mend."""
 
 import json
+import re
+from collections import Counter
+from dataclasses import replace
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cclm.data.doctor import Diagnosis, Row, diagnose
+from cclm.data.doctor import Diagnosis, Problem, Row, diagnose
+from cclm.errors import ConfigError
+from cclm.experiments.early_checks import refuse_impossible_curriculum
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 
@@ -21,6 +26,8 @@ def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
             workers=workers,
             progress=progress,
         )
+    # Some errors are the same for every language: a folder that does not exist.
+    diagnosis = replace(diagnosis, problems=list(dict.fromkeys([*diagnosis.problems, *_refusals(recipe)])))
     if as_json:
         print(json.dumps(diagnosis.as_json(), ensure_ascii=False, allow_nan=False))
     else:
@@ -28,6 +35,15 @@ def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
         console.print(view(diagnosis))
         console.print(problems(diagnosis), soft_wrap=True)  # paths stay whole, to be copied
     return diagnosis.healthy
+
+
+def _refusals(recipe: Recipe) -> list[Problem]:
+    """Settings that training would refuse: the text can be prepared with them."""
+    try:
+        refuse_impossible_curriculum(recipe)
+    except ConfigError as error:
+        return [Problem("warning", f"`cclm train` will refuse this recipe: {error}")]
+    return []
 
 
 def view(diagnosis: Diagnosis) -> RenderableType:
@@ -55,7 +71,10 @@ def view(diagnosis: Diagnosis) -> RenderableType:
 LEGEND = """drop: left out  ratio: words for each of the pivot's  dup: pairs seen before
 copy: both sides equal  leak: pivot side stands in a dev or test set
 unk: characters that training does not have  language: as identified
+words and ratio -: written without spaces between words
 """
+MOST = 10
+"""Lines of warnings of one kind: a corpus may have hundreds of languages. Errors are all printed."""
 _OWN_COLUMN = ("duplicate", "copy of the source", "stands in a dev or test set")
 
 
@@ -67,8 +86,8 @@ def _cells(row: Row) -> list[str]:
         row.split,
         f"{row.pairs:,}",
         f"{sum(row.dropped.values()):,}",
-        f"{row.words.get('other', 0):,}",
-        f"{row.ratio:.2f}",
+        "-" if row.ratio is None else f"{row.words.get('other', 0):,}",
+        "-" if row.ratio is None else f"{row.ratio:.2f}",
         *(f"{row.noted.get(name, 0):,}" for name in _OWN_COLUMN),
         f"{row.unknown_characters:.2%}",
         language or "-",
@@ -82,13 +101,28 @@ def _listed(title: str, lines: list[str]) -> list[RenderableType]:
 def problems(diagnosis: Diagnosis) -> Text:
     """What to mend, a line each, and how many."""
     text = Text()
+    kinds = Counter(_kind(problem, diagnosis) for problem in diagnosis.problems)
+    printed: Counter[str] = Counter()
     for problem in diagnosis.problems:
+        kind = _kind(problem, diagnosis)
+        printed[kind] += 1
+        if problem.level == "warning" and kinds[kind] > MOST and printed[kind] >= MOST:
+            if printed[kind] == MOST:
+                text.append("warning", style="yellow")
+                text.append(f": {kinds[kind] - MOST + 1:,} more like this one; --json has all of them\n")
+            continue
         text.append(problem.level, style="bold red" if problem.level == "error" else "yellow")
         text.append(f": {problem.message}\n")
     errors = sum(problem.level == "error" for problem in diagnosis.problems)
     warnings = len(diagnosis.problems) - errors
     text.append(f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}", style="bold")
     return text
+
+
+def _kind(problem: Problem, diagnosis: Diagnosis) -> str:
+    """The message without languages and numbers: warnings of one kind are alike but for these."""
+    languages = "|".join(sorted({re.escape(row.language) for row in diagnosis.rows}))
+    return re.sub(rf"\b({languages})\b|[\d.,]+", "", problem.message) if languages else problem.message
 
 
 def _counted(number: int, what: str) -> str:

@@ -10,7 +10,11 @@ from cclm import __version__
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="cclm")
 def cli() -> None:
-    """One translation model, many languages, unequal data: a curriculum driven by measured competence."""
+    """One translation model, many languages, unequal data: a curriculum driven by measured competence.
+
+    Begin with `cclm demo`; for text of your own, write a recipe (`cclm recipes phrasebook` prints one), then
+    `cclm doctor RECIPE` and `cclm run RECIPE`.
+    """
 
 
 RECIPE = click.argument("recipe")

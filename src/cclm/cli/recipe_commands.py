@@ -26,7 +26,7 @@ from cclm.cli.group import (
 UP_TO_TRAINING = ("prepare", "graph", "benchmark", "train")
 
 
-@cli.command()
+@cli.command(short_help="Read all text of RECIPE once and report what is wrong with it.")
 @RECIPE
 @OVERRIDES
 @JSON
@@ -45,7 +45,7 @@ def doctor(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | 
         sys.exit(1)
 
 
-@cli.command()
+@cli.command(short_help="Check and tokenise the text of RECIPE.")
 @RECIPE
 @OVERRIDES
 @JSON
@@ -62,7 +62,7 @@ def prepare(recipe: str, overrides: Sequence[str], as_json: bool, workers: int |
     prepared.prepare(load_recipe(recipe, overrides), as_json=as_json, dry_run=dry_run, workers=workers)
 
 
-@cli.command()
+@cli.command(short_help="Compute, print and draw the language graph of RECIPE.")
 @RECIPE
 @OVERRIDES
 @JSON
@@ -90,7 +90,7 @@ def _is_dry(recipe: str, overrides: Sequence[str], stages: Sequence[str], dry_ru
     return dry_run
 
 
-@cli.command()
+@cli.command(short_help="Train one bitext model per language of RECIPE, for L*.")
 @RECIPE
 @OVERRIDES
 @AT_ONCE
@@ -114,7 +114,7 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
         click.echo(f"{lang}\t{loss:.4f}")
 
 
-@cli.command()
+@cli.command(short_help="Train the model of RECIPE, and make what it needs first.")
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
@@ -143,7 +143,7 @@ def train(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: boo
         click.echo(pipeline.folder)
 
 
-@cli.command()
+@cli.command(short_help="Take RECIPE from text to report; done stages are skipped.")
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
@@ -173,7 +173,7 @@ def run(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: bool,
         click.echo(pipeline.folder / "report.html")
 
 
-@cli.command()
+@cli.command(short_help="Train RECIPE with several thresholds; shared steps once.")
 @RECIPE
 @OVERRIDES
 @click.option("--threshold", "thresholds", type=click.FloatRange(0), multiple=True, help="Default: 0.5, 0.6 ... 1.0.")
@@ -211,10 +211,15 @@ def sweep(
 
         print_sweep_plan(load_recipe(recipe, overrides), len(grid[0]) * len(grid[1]))
         return
-    click.echo(train_all(load_recipe(recipe, overrides), *grid, **options))
+    page = train_all(load_recipe(recipe, overrides), *grid, **options)
+    from cclm.cli.tables import print_sweep
+    from cclm.formats.sweep import Sweep
+
+    print_sweep(Sweep.read(page.parent / "sweep.json"))
+    click.echo(page)
 
 
-@cli.command()
+@cli.command(short_help="Train methods with several seeds, and compare them.")
 @click.argument("study")
 @OVERRIDES
 @AT_ONCE

@@ -9,7 +9,7 @@ import click
 from cclm.cli.group import JSON, RUN, SPLIT, TEXT, cli
 
 
-@cli.command()
+@cli.command(short_help="Translate text, or test sets, with a trained RUN.")
 @RUN
 @SPLIT
 @click.option("--source", help="Translate text from this language, one sentence per line.", metavar="LANGUAGE")
@@ -45,7 +45,7 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
         click.echo(path)
 
 
-@cli.command()
+@cli.command(short_help="Score the translations of RUN: BLEU and chrF per language.")
 @RUN
 @SPLIT
 @click.option(
@@ -81,7 +81,7 @@ def score(run: Path, split: str, scorers: Sequence[str], scorer_timeout: float |
         print_scores(scores)
 
 
-@cli.command()
+@cli.command(short_help="Compare runs, or methods over seeds, with intervals.")
 @click.argument("runs", nargs=-1, metavar="RUN RUN...", type=click.Path(file_okay=False, path_type=Path))
 @SPLIT
 @click.option("--metric", type=click.Choice(["bleu", "chrf"]), default="bleu", show_default=True)
@@ -117,7 +117,7 @@ def compare(runs: Sequence[Path], split: str, metric: Any, samples: int, as_json
         print_comparisons(found)
 
 
-@cli.command()
+@cli.command(short_help="Write the page of a run, a study or a sweep.")
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 def report(folder: Path) -> None:
     """Writes DIR/report.html: one page about a run, a study or a sweep.
@@ -131,7 +131,7 @@ def report(folder: Path) -> None:
     click.echo(write(folder) if pages.is_study(folder) or pages.is_sweep(folder) else pages.run_report(folder))
 
 
-@cli.command()
+@cli.command(short_help="Remove cached data and models that nothing uses any more.")
 @click.argument("work", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
 def clean(work: Path, dry_run: bool) -> None:
@@ -146,11 +146,13 @@ def clean(work: Path, dry_run: bool) -> None:
     entries = command.unused(folder)
     for entry in entries:
         click.echo(f"{entry}\t{command.size(entry) / 1e6:,.1f} MB")
+    if not entries:
+        click.echo("nothing to remove: everything cached is in use", err=True)
     if not dry_run:
         command.remove(folder, entries)
 
 
-@cli.command()
+@cli.command(short_help="List the runs below a folder, and how far each has come.")
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @JSON
 def runs(folder: Path, as_json: bool) -> None:

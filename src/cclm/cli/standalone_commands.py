@@ -9,7 +9,7 @@ from cclm.cli.group import OVERRIDES, cli
 from cclm.errors import ConfigError
 
 
-@cli.command()
+@cli.command(short_help="Show what a curriculum would do; nothing is trained.")
 @click.argument("scenario", default="related")
 @OVERRIDES
 @click.option("--json", "as_json", is_flag=True, help="Print every round as JSON, for programs.")
@@ -38,7 +38,7 @@ def simulate(
     display.run(scenario, overrides, output=output, compare=thresholds, svg=svg)
 
 
-@cli.command()
+@cli.command(short_help="Train and compare on the built-in corpus, in minutes.")
 @OVERRIDES
 def demo(overrides: Sequence[str]) -> None:
     """Everything on the built-in corpus, in minutes and with nothing to download.
@@ -53,7 +53,7 @@ def demo(overrides: Sequence[str]) -> None:
     command.run(overrides)
 
 
-@cli.command()
+@cli.command(short_help="Write the built-in corpus as TSV files.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write into.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")
 @click.option("--size", "sizes", multiple=True, metavar="LANG=TRAIN,DEV,TEST", help="Pairs of a language; repeatable.")
@@ -67,7 +67,7 @@ def phrasebook(out: Path, seed: int, sizes: Sequence[str]) -> None:
     command.run(out, seed, command.sizes(sizes))
 
 
-@cli.command()
+@cli.command(short_help="List the built-in recipes, or print one.")
 @click.argument("name", required=False)
 @click.option("--keys", is_flag=True, help="Print every key of a recipe with its type, default and meaning.")
 def recipes(name: str | None, keys: bool) -> None:

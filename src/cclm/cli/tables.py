@@ -10,6 +10,7 @@ from cclm.evaluation.compare import TITLES, Compared, Comparisons
 from cclm.evaluation.statistics import Difference, OverSeeds
 from cclm.formats.scores import Scores
 from cclm.formats.study import StudyResults
+from cclm.formats.sweep import Sweep
 from cclm.report.document import name_seeds
 
 MEANS = {"all": "mean", "hrl": "HRLs", "lrl": "LRLs"}
@@ -37,6 +38,9 @@ def print_scores(scores: Scores) -> None:
         console.print("off-target: identified as another language; in brackets, that of the references", style="dim")
     if scores.zero_shot:
         console.print("zero-shot: pairs that the model was not trained on; they are in no mean", style="dim")
+    if scores.without_spaces:
+        names = ", ".join(scores.without_spaces)
+        console.print(Text(f"written without spaces between words, BLEU says little and chrF counts: {names}"))
     if scores.left_out:
         console.print(Text(f"without a {scores.signature.split} set, in no mean: {', '.join(scores.left_out)}"))
 
@@ -130,3 +134,26 @@ def print_study(results: StudyResults) -> None:
     for comparison in results.comparisons:
         if comparison.primary:
             console.print(Text(comparison.sentence), soft_wrap=True)
+
+
+def print_sweep(found: Sweep) -> None:
+    """The leaves of a sweep, the choice among them, and the steps that sharing saved."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for head in ("", "threshold", "dev loss", "BLEU", "chrF", "admitted"):
+        table.add_column(head, justify="right" if head else "left")
+    for leaf in found.leaves:
+        scores = ("-" if value is None else f"{value:.1f}" for value in (leaf.bleu, leaf.chrf))
+        is_chosen = (leaf.threshold, leaf.aggregate) == (found.chosen.threshold, found.chosen.aggregate)
+        style = "bold" if is_chosen else ""
+        loss = f"{leaf.weighted:.3f}{'*' if is_chosen else ' '}"
+        table.add_row(leaf.aggregate, f"{leaf.threshold:g}", loss, *scores, f"{len(leaf.admissions)}", style=style)
+    console = Console()
+    console.print(table)
+    steps = found.steps
+    console.print(
+        Text(
+            f"* chosen: the lowest dev loss over all dev sentences; test scores play no part\n"
+            f"{steps.trained:,} steps trained; {steps.independent:,} without sharing",
+            style="dim",
+        )
+    )

@@ -102,6 +102,11 @@ class Curriculum:
         due = [part for part in (self._gate, self._sampler) if (self._round + 1) % _every(part) == 0]
         return frozenset().union(*map(_needs, due)) - {"benchmark"}
 
+    @property
+    def signals(self) -> frozenset[str]:
+        """All signals, beside dev_loss, that gate or sampler need in any round."""
+        return (_needs(self._gate) | _needs(self._sampler)) - {"benchmark"}
+
     def observe(self, *, step: int, dev_loss: Mapping[str, float], **signals: Any) -> tuple[str, ...]:
         """Takes one round of measurements; returns the languages that it admits.
 

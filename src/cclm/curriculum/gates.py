@@ -43,7 +43,7 @@ class CompetenceGate:
             raise ValueError(f"threshold must be a number of at least 0; got {self.threshold!r}")
         if self.graph.isolated:
             warnings.warn(
-                f"no HRL is similar to {listed(self.graph.isolated)}: all HRLs count the same for it",
+                f"no HRL is similar to {listed(self.graph.isolated)}: all HRLs count the same there",
                 stacklevel=3,
             )
 

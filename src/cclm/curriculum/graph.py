@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,6 +65,29 @@ class LanguageGraph:
         overlap = _overlap([counts[hrl] for hrl in hrls], [counts[lrl] for lrl in lrls], k)
         similarity = {lrl: {hrl: float(overlap[i, j]) for i, hrl in enumerate(hrls)} for j, lrl in enumerate(lrls)}
         return cls(hrls, lrls, similarity, k)
+
+    @classmethod
+    def from_texts(
+        cls,
+        tokenizer: Any,
+        texts: Mapping[str, Iterable[str]],
+        *,
+        high_resource: Iterable[str],
+        low_resource: Iterable[str],
+        k: int = 8000,
+    ) -> "LanguageGraph":
+        """The graph of vocabulary overlap of texts: the sentences of each language, and what splits them.
+
+        `tokenizer` has a method `tokenize`, as those of Hugging Face, or is a function from a sentence to its subwords.
+        Special tokens, unknown ones too, are not counted.
+        """
+        tokenize = getattr(tokenizer, "tokenize", tokenizer)
+        if not callable(tokenize):
+            raise ValueError(f"tokenizer: {type(tokenizer).__name__} has no tokenize() and is no function")
+        special = set(getattr(tokenizer, "all_special_tokens", ()))
+        counts = {lang: Counter(_pieces(tokenize, sentences, lang)) for lang, sentences in texts.items()}
+        kept = {lang: {p: n for p, n in pieces.items() if p not in special} for lang, pieces in counts.items()}
+        return cls.from_counts(kept, high_resource=high_resource, low_resource=low_resource, k=k)
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -149,6 +173,13 @@ class LanguageGraph:
     @cached_property
     def _digest(self) -> str:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _pieces(tokenize: Any, sentences: Iterable[str], lang: str) -> Iterator[str]:
+    if isinstance(sentences, str):
+        raise ValueError(f"texts: {lang} is one string; give a list of sentences")
+    for sentence in sentences:
+        yield from tokenize(sentence)
 
 
 def _sides(high_resource: Iterable[str], low_resource: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

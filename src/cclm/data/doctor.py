@@ -20,6 +20,7 @@ from cclm.data.examine import (
     evaluation_digests,
     scan_language,
 )
+from cclm.data.scripts import is_without_spaces
 from cclm.data.texts import Texts
 from cclm.data.workers import Workers
 from cclm.errors import DataError
@@ -49,8 +50,8 @@ class Row:
     noted: dict[str, int]
     words: dict[str, int]
     """Number of words of the pivot and of the other language, split at spaces."""
-    ratio: float
-    """Words of the other language per word of the pivot."""
+    ratio: float | None
+    """Words of the other language per word of the pivot. None if it is written without spaces between words."""
     unknown_characters: float
     """Fraction of characters that do not occur in the training text."""
     languages: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -142,7 +143,7 @@ def _row(texts: Texts, lang: str, split: str, findings: dict[str, Findings], ide
         dropped=dict(found.drops),
         noted={name: count for name, count in found.notes.items() if count},
         words=dict(found.words),
-        ratio=found.words["other"] / max(1, found.words["pivot"]),
+        ratio=None if is_without_spaces(found.characters) else found.words["other"] / max(1, found.words["pivot"]),
         unknown_characters=unknown / max(1, characters),
         languages=_identified(texts, lang, split, identifier),
     )
@@ -206,7 +207,7 @@ def _row_problems(row: Row, data: DataSection) -> Iterator[Problem]:
             )
     if row.noted.get(EMPTY):
         yield Problem("warning", f"{where}: {row.noted[EMPTY]:,} pairs with an empty side, which are kept")
-    if not 1 / 3 <= row.ratio <= 3:
+    if row.ratio is not None and not 1 / 3 <= row.ratio <= 3:
         yield Problem("warning", f"{where}: {row.ratio:.2f} words per word of {data.pivot}: are the files parallel?")
     if row.unknown_characters > 0.01:
         yield Problem(

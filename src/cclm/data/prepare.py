@@ -48,6 +48,10 @@ class Preparation:
         self.plan, self.folder = plan, folder
         self._texts = Texts(plan.data)
 
+    def without(self, split: str) -> list[str]:
+        """The languages that have no text for a split, and none that is cut off for it."""
+        return [lang for lang in self.plan.data.languages if split not in self._texts.splits(lang)]
+
     def existing(self, folder: Path | None = None) -> Prepared | None:
         """The prepared data in the folder, by default its own, if it matches the plan and is undamaged."""
         folder = folder or Path(os.path.realpath(self.folder))

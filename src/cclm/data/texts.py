@@ -44,6 +44,7 @@ class Texts:
         """The splits of a language: those with files, and those taken from the training text (`data.cut`)."""
         in_files = self._in_files(language)
         if "train" not in in_files:
+            readers.inputs(self._source, language, "train")  # raises with the file names that were tried
             raise DataError(f"no training text of {language} in {self.settings.path}")
         return tuple(split for split in SPLITS if split in in_files or self._cut_size(language, split))
 

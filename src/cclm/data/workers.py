@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
+from itertools import chain, islice
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -41,11 +41,13 @@ class Workers:
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """The function of every task, in the order of the tasks; tasks are taken only as results are."""
-        if self._pool is None:
-            yield from map(function, tasks)
+        tasks = iter(tasks)
+        first = list(islice(tasks, 2))
+        if self._pool is None or len(first) < 2:  # a single task is done sooner than a process is started
+            yield from map(function, chain(first, tasks))
             return
         try:
-            yield from self._results(self._pool, function, tasks)
+            yield from self._results(self._pool, function, chain(first, tasks))
         except BrokenProcessPool:
             raise DataError(
                 f"one of {self._count} worker processes was killed, perhaps for lack of memory:"

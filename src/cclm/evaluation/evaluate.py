@@ -4,6 +4,7 @@ Zero-shot pairs of a many-to-many model are scored too: pairs of languages that 
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from cclm.atomic import atomic_text
 from cclm.data.prepared import Prepared
+from cclm.data.scripts import is_without_spaces
 from cclm.errors import DataError
 from cclm.evaluation.external import earlier_scores, external_scores
 from cclm.evaluation.scores import Lines, off_target_rates, read_lines, row_of, score
@@ -207,12 +209,14 @@ class Evaluation:
             signature["scorers"] = {scorer: commands[scorer] for scorer in external}
             for name in self.tasks:
                 rows[name] = {**rows[name], **{scorer: by_task[name] for scorer, by_task in external.items()}}
+        spaceless = [name for name in rows if is_without_spaces(Counter("".join(lines[name].references)))]
         scores = scores.model_copy(
             update={
                 "languages": {name: rows[name] for name in self.tasks},
                 "signature": scores.signature.model_copy(update=signature),
                 **({"zero_shot": {name: rows[name] for name in self.zero_shot}} if self.zero_shot else {}),
                 **({"left_out": self.left_out} if self.left_out else {}),
+                **({"without_spaces": spaceless} if spaceless else {}),
             }
         )
         scores.write(self.run / "scores.json")

@@ -99,8 +99,8 @@ def _scores(hypotheses: list[str], references: list[str], *, bootstrap: int, see
     mean, half = content.get("confidence_mean", 0.0), content.get("confidence_var", 0.0)
     scores = {
         "bleu": bleu_score.score,
-        "bleu_low": max(0.0, mean - half),  # a symmetric interval may be negative
-        "bleu_high": mean + half,
+        "bleu_low": max(0.0, mean - half),  # a symmetric interval may leave 0 to 100
+        "bleu_high": min(100.0, mean + half),
         "chrf": chrf_score.score,
     }
     signatures = {"bleu": str(bleu_metric.get_signature()), "chrf": str(chrf.get_signature())}

@@ -2,19 +2,22 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cclm.atomic import write_if_changed
+from cclm.curriculum.languages import listed
 from cclm.data.prepared import Corpus, Prepared
 from cclm.data.vocabulary import EOS
 from cclm.data.work_folder import WorkFolder, key_of
 from cclm.data.workers import available_cores
-from cclm.errors import ConfigError, DataError, TrainingError
+from cclm.errors import ConfigError, TrainingError
+from cclm.experiments.early_checks import read_losses, refuse_missing_losses
 from cclm.experiments.executor import Job, Watcher, nobody, read_recipe, run_jobs
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Event, Log, Stopped
@@ -23,6 +26,9 @@ from cclm.recipe.schema import Recipe
 from cclm.training.directory import RECIPE, Task, tasks
 from cclm.training.lock import Lock
 from cclm.training.provenance import begun_precision
+
+WARNINGS = 3
+"""Bitext models that have a warning of their own; one line names the others."""
 
 
 def unigram_loss(prepared: Prepared, task: Task, *, symbols: int, smoothing: float) -> float:
@@ -152,7 +158,7 @@ def benchmark(
         losses = kept(recipe, prepared, say)  # another process may have trained it meanwhile
         if losses is None:
             jobs = bitext_jobs(recipe, prepared)
-            _train_all(jobs, at_once or available_cores(), _Announcer(watcher, say), say)
+            _train_all(jobs, at_once or available_cores(), _Announcer(watcher, say, len(jobs)), say)
             losses = {job.name: best_loss(job.folder, job.name) for job in jobs}
             found = Benchmark(losses=losses, fingerprint=fingerprint(recipe, prepared))
             found.write(_file(recipe, prepared))
@@ -167,14 +173,19 @@ def making(work: WorkFolder, kind: str, key: str, say: Say) -> Lock:
 
 def _warn_of_useless(losses: dict[str, float], recipe: Recipe, prepared: Prepared, say: Say) -> None:
     """Competence is relative to L*: a bitext model that has learned nothing makes every model look competent."""
+    floors = {}
     for name, task in tasks(recipe.data, prepared).items():
         symbols = len(prepared.pivot if task.direction.to_pivot else prepared.other)
         floor = unigram_loss(prepared, task, symbols=symbols, smoothing=recipe.training.label_smoothing)
         if losses[name] > floor:
-            say(
-                f"warning: L* of {name} is {losses[name]:.2f} bits per token, worse than the {floor:.2f} of a unigram"
-                " model: its bitext model has learned nothing; raise benchmark.max_steps or training.learning_rate"
-            )
+            floors[name] = floor
+    for name in list(floors)[:WARNINGS]:
+        say(
+            f"warning: L* of {name} is {losses[name]:.2f} bits per token, worse than the {floors[name]:.2f} of a"
+            " unigram model: its bitext model has learned nothing; raise benchmark.max_steps or training.learning_rate"
+        )
+    if more := list(floors)[WARNINGS:]:
+        say(f"warning: the same holds for {len(more)} more of the {len(losses)} bitext models: {listed(more)}")
 
 
 def kept(recipe: Recipe, prepared: Prepared, say: Say = lambda line: None) -> dict[str, float] | None:
@@ -223,17 +234,24 @@ def bitext_jobs(recipe: Recipe, prepared: Prepared) -> list[Job]:
     return [Job(name, folder / RECIPE, folder / name, prepared.folder, only=name) for name in names]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Announcer:
-    """A watcher that also says each L* as soon as it is known."""
+    """A watcher that also says each L* as soon as it is known, and how long the others will take."""
 
     watcher: Watcher
     say: Say
+    jobs: int
+    done: set[str] = field(default_factory=set)
+    start: float = field(default_factory=time.monotonic)
 
     def __call__(self, job: Job, event: Event) -> None:
         self.watcher(job, event)
         if isinstance(event, Stopped):
-            self.say(f"bitext {job.name}: L* {best_loss(job.folder, job.name):.3f} bits")
+            self.done.add(job.name)  # a training that was extended stops twice
+            left = (time.monotonic() - self.start) / len(self.done) * (self.jobs - len(self.done))
+            rest = "" if not left else f", {left / 60:.0f} min left" if left >= 60 else f", {left:.0f} s left"
+            loss = best_loss(job.folder, job.name)
+            self.say(f"bitext {job.name}: L* {loss:.3f} bits ({len(self.done)} of {self.jobs}{rest})")
 
 
 def _train_all(jobs: list[Job], at_once: int, watcher: Watcher, say: Say) -> None:
@@ -245,16 +263,10 @@ def _train_all(jobs: list[Job], at_once: int, watcher: Watcher, say: Say) -> Non
 
 def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Say) -> dict[str, float]:
     """A table of the user's. Without a fingerprint it is taken with a warning; with another one it is refused."""
-    try:
-        found = Benchmark.read(path)
-    except DataError as error:
-        raise ConfigError(f"benchmark.file {error}") from None
-    names = tasks(recipe.data, prepared)
-    missing = sorted(names.keys() - found.losses.keys())
-    if missing:
-        raise ConfigError(f"benchmark.file {path}: no loss for {', '.join(missing)}")
+    found = read_losses(path)
+    refuse_missing_losses(path, found, recipe.data)
     if found.fingerprint is None:
         say(f"{path} has no fingerprint: taken as it is, though it may belong to other data")
     elif found.fingerprint not in _accepted(recipe, prepared):
         raise ConfigError(f"benchmark.file {path} was made with other data or settings; run `cclm benchmark` again")
-    return {name: found.losses[name] for name in names}
+    return {name: found.losses[name] for name in tasks(recipe.data, prepared)}

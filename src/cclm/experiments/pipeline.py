@@ -23,6 +23,12 @@ from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import benchmark, benchmark_key, bitext_folder, kept, making, write_recipe
 from cclm.experiments.cache import adopt_benchmark, adopt_graph, adopt_prepared, to_adopt
 from cclm.experiments.cost import NOTHING, Cost, benchmark_cost, training_cost
+from cclm.experiments.early_checks import (
+    read_losses,
+    refuse_impossible_curriculum,
+    refuse_missing_device,
+    refuse_missing_losses,
+)
 from cclm.experiments.executor import Job, Watcher, nobody, read_recipe
 from cclm.formats.benchmark import Benchmark
 from cclm.progress_bar import shown
@@ -123,6 +129,9 @@ class Pipeline:
         self.trains = self.trains or "train" in names
         if "train" in names:
             self.refuse_other_settings()
+        if {"benchmark", "train"} & set(names):
+            self.refuse_impossible(trains="train" in names)
+            self.refuse_missing_device()
         if to_adopt(self.work):
             with self._adopting():
                 adopt_prepared(self.work)
@@ -136,7 +145,8 @@ class Pipeline:
                 say(f"{stage.name:<10} skipped: there is no test set")
                 continue
             if stage.is_done():
-                say(f"{stage.name:<10} skipped: nothing has changed")
+                is_none = stage.name == "graph" and self.graph is None
+                say(f"{stage.name:<10} skipped: {'no gate asks for one' if is_none else 'nothing has changed'}")
             else:
                 stage.make()
                 made.append(stage.name)
@@ -144,8 +154,6 @@ class Pipeline:
             if stage.name == "prepare" and "train" in names:
                 self.refuse_other_settings()  # of the data, too
             self._point(stage.name)
-            if stage.name == "prepare" and {"benchmark", "train"} & set(names):
-                self._refuse_missing_dev_sets()
             if stage.name == "train" and "translate" in names:
                 self._write_settings()
         return made
@@ -158,6 +166,8 @@ class Pipeline:
         self.trains = "train" in names
         if self.trains:
             self.refuse_other_settings()
+        if {"benchmark", "train"} & set(names):
+            self.refuse_impossible(trains=self.trains)
         planned: dict[str, Planned] = {}
         for stage in self.stages(names):
             waits = any(planned[name].to_do for name in NEEDS[stage.name] if name in planned)
@@ -214,8 +224,24 @@ class Pipeline:
         refuse_other_settings(self.folder, self.recipe, world_size(), self.prepared, force=self.force)
         refuse_other_benchmark(self.folder, self.recipe)
 
-    def _refuse_missing_dev_sets(self) -> None:
-        missing = [lang for lang, sizes in self.data.sizes.items() if "dev" not in sizes]
+    def refuse_impossible(self, *, trains: bool) -> None:
+        """Refuses what no bitext model could be trained on, or no model of the recipe, before any text is read."""
+        self._refuse_missing_dev_sets(self._preparation.without("dev"))
+        if trains:
+            refuse_impossible_curriculum(self.recipe)
+            if self.recipe.graph.file:
+                _given_graph(self.recipe, Path(self.recipe.graph.file))
+        if self.recipe.benchmark.file:
+            path = Path(self.recipe.benchmark.file)
+            refuse_missing_losses(path, read_losses(path), self.recipe.data)
+
+    def refuse_missing_device(self) -> None:
+        """A finished run can be reported on anywhere: the device is checked where nothing has been trained yet."""
+        entries = Path(self.recipe.work) / "cache" / "benchmark"
+        if not self.folder.exists() and not (entries.is_dir() and any(entries.iterdir())):
+            refuse_missing_device(self.recipe.training.device)
+
+    def _refuse_missing_dev_sets(self, missing: Sequence[str]) -> None:
         if missing:
             raise DataError(
                 f"{', '.join(missing)}: no dev set, and competence is measured on it; give one,"
@@ -277,6 +303,7 @@ class Pipeline:
         return self.losses is not None
 
     def _benchmark(self) -> None:
+        refuse_missing_device(self.recipe.training.device)  # once, and not by the process of every bitext model
         self.losses = benchmark(
             as_one(self.recipe), self.data, at_once=self.at_once, watcher=self.watcher, say=self.say
         )
@@ -331,6 +358,7 @@ class Pipeline:
             if ranks.first:
                 self.trains = True
                 self.refuse_other_settings()
+                self.refuse_impossible(trains=True)
                 self.walk(("prepare",))
                 self.refuse_other_settings()
                 self.walk(("graph", "benchmark"))

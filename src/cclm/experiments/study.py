@@ -8,7 +8,7 @@ from pathlib import Path
 from cclm.atomic import write_if_changed
 from cclm.data.work_folder import WorkFolder
 from cclm.data.workers import available_cores
-from cclm.errors import ConfigError, TrainingError
+from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_folder, bitext_jobs, bitext_recipe
 from cclm.experiments.executor import Display, Job, Remaining, run_jobs
@@ -102,6 +102,8 @@ def run(study: Study, at_once: int | None = None) -> Path:
     """From the first training to the comparison; returns the page. The same study in another process is waited for."""
     folder = study_folder(study, study.recipe_of())
     _refuse_other_declaration(study, folder)
+    _refuse_impossible(study)
+    Pipeline(study.recipe_of()).refuse_missing_device()
     _refuse_other_settings(study, folder.parents[1] / "runs")
     with Lock(folder, wait=announce):
         _declare(study, folder)
@@ -135,6 +137,17 @@ def _run(study: Study, at_once: int | None) -> Path:
             f" What the others came to: {page}\n  {why}"
         )
     return page
+
+
+def _refuse_impossible(study: Study) -> None:
+    """Refuses arms that could not be trained, before anything is declared."""
+    for arm in study.arms:
+        if arm != BITEXT:
+            pipeline = Pipeline(study.recipe_of(arm, study.seeds[0], **steps_to_come(study, arm)))
+            try:
+                pipeline.refuse_impossible(trains=True)
+            except (ConfigError, DataError) as error:
+                raise type(error)(f"arm {arm}: {error}") from None
 
 
 def _own_data(study: Study, recipe: Recipe, at_once: int | None) -> dict[str, Pipeline]:

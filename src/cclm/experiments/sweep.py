@@ -16,6 +16,7 @@ from cclm.experiments.executor import Display, Job, Watcher, read_recipe, run_jo
 from cclm.experiments.pipeline import Pipeline, language_graph, run_folder
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
+from cclm.recipe.methods import CompetenceSection
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import write_sweep
 from cclm.training.directory import origin_of
@@ -79,6 +80,10 @@ def sweep(
     if any(len(set(values)) < len(values) or not values for values in (thresholds, aggregates)):
         raise ConfigError(f"sweep: thresholds {list(thresholds)}, aggregates {list(aggregates)}: some, each once")
     beside = _rival(rival) if rival else None
+    gate = CompetenceSection(name="competence")  # of every leaf, whatever the recipe has
+    curriculum = recipe.curriculum.model_copy(update={"gate": gate})
+    Pipeline(recipe.model_copy(update={"curriculum": curriculum})).refuse_impossible(trains=True)
+    Pipeline(recipe).refuse_missing_device()
     for each in grid_recipes(recipe, thresholds, aggregates):
         Pipeline(each).refuse_other_settings()  # before anything is made for them
     with Lock(sweep_folder(recipe), wait=announce):

@@ -65,3 +65,5 @@ class Scores(JsonFile):
     """Pairs that a many-to-many model was not trained on. They are not part of any mean. Omitted if empty."""
     left_out: list[str] = []
     """Tasks without a test set, which are not part of any mean. Omitted if empty."""
+    without_spaces: list[str] = []
+    """Tasks whose references have no spaces between words: BLEU is not meaningful there. Omitted if empty."""

@@ -62,7 +62,7 @@ def _title(key: str, section: type[Section], *, alone: bool) -> str:
     if alone:
         return f"{level} `{key}`"
     names = " or ".join(f"`{name}`" for name in get_args(section.model_fields["name"].annotation))
-    return f"{level} `{key}` with `name`: {names}"
+    return f"{level} `{key}` with `name`: {names or 'an import path'}"
 
 
 def meanings_of(section: type[Section]) -> dict[str, str]:

@@ -123,6 +123,7 @@ def load_recipe(name: str, changes: Iterable[str] = (), *, values: Mapping[str, 
     """Loads a built-in recipe or a YAML file, applies `values`, then `key=value` changes, and validates the result."""
     content = read_named("recipe", name, built_in_recipes())
     recipe = check(Recipe, override(with_values(content, values or {}), changes), name)
+    recipe.curriculum.check_own_parts(name, Path(name))
     if recipe.name.lower() == BITEXT:
         raise ConfigError(
             f"{name}: name must not be {recipe.name!r}, which is the folder of the bitext models; choose another"

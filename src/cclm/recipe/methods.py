@@ -1,10 +1,16 @@
 """The `curriculum` section of a recipe, and how a Curriculum is built from it."""
 
+import inspect
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    ConfigDict,
+    Discriminator,
     Field,
+    StringConstraints,
+    Tag,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -28,7 +34,8 @@ from cclm.curriculum import (
     UniMax,
 )
 from cclm.errors import ConfigError
-from cclm.recipe.section import Count, Section
+from cclm.recipe.import_path import check_arguments, check_needs, describe_error, find_class, search_beside
+from cclm.recipe.section import NAME, PATH, Count, Section
 
 
 class AllSection(Section):
@@ -172,10 +179,94 @@ class ActorSection(Section):
         return RewardActor(self.name, self.learning_rate, self.inner_steps, self.every)
 
 
-AnyGate = Annotated[AllSection | CompetenceSection | StepSection, Field(discriminator="name")]
-AnySampler = Annotated[
+ImportPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+
+
+class OwnSection(Section):
+    """A class of the user's own. Keys beside the name are the arguments of its constructor."""
+
+    model_config = ConfigDict(extra="allow")
+    method: ClassVar[str]
+
+    name: ImportPath
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return dict(self.model_extra or {})
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The signals that the class needs, and "benchmark" if it goes by the reference losses L*."""
+        needs = getattr(find_class(self.name, self.method), "needs", ())
+        return frozenset(self.make(None).needs if isinstance(needs, property) else needs)
+
+    def check(self) -> None:
+        """Refuses what cannot be made. A class that takes the language graph is made when there is one."""
+        found = find_class(self.name, self.method)
+        check_arguments(found, self.arguments, self.name, given=["graph"])
+        if "graph" not in inspect.signature(found).parameters:
+            self.make(None)
+        check_needs(self.needs, self.name)
+
+    def make(self, graph: LanguageGraph | None) -> Any:
+        """The object; it gets the language graph if its constructor has a `graph` that the recipe does not give."""
+        found = find_class(self.name, self.method)
+        takes_graph = "graph" in inspect.signature(found).parameters and "graph" not in self.arguments
+        try:
+            return found(**self.arguments, **({"graph": graph} if takes_graph else {}))
+        except Exception as error:
+            raise ConfigError(f"{self.name} cannot be made: {describe_error(error)}") from None
+
+
+class OwnGateSection(OwnSection):
+    """A gate of your own: a class with a method `admit(now)`, in an installed module or in one beside the recipe.
+
+    `name: my_module:Late` names it; further keys are the arguments of its constructor. An argument `graph` that the
+    recipe does not give is the language graph. `docs/embedding.md` has an example.
+    """
+
+    method = "admit"
+
+    name: ImportPath
+    """The module and the class."""
+
+    def build(self, graph: LanguageGraph | None) -> Gate:
+        gate: Gate = self.make(graph)
+        return gate
+
+
+class OwnSamplerSection(OwnSection):
+    """A sampler of your own: a class with a method `weights(now)`, in an installed module or in one beside the recipe.
+
+    `name: my_module:Loudest` names it; further keys are the arguments of its constructor. `docs/embedding.md` has an
+    example.
+    """
+
+    method = "weights"
+
+    name: ImportPath
+    """The module and the class."""
+
+    def build(self) -> Sampler:
+        sampler: Sampler = self.make(None)
+        return sampler
+
+
+def _way(value: Any) -> str:
+    """Whether a gate or sampler is named by our own name for it or by an import path."""
+    name = value.get("name") if isinstance(value, dict) else getattr(value, "name", None)
+    return PATH if isinstance(name, str) and ":" in name else NAME
+
+
+BuiltInGate = Annotated[AllSection | CompetenceSection | StepSection, Field(discriminator="name")]
+BuiltInSampler = Annotated[
     TemperatureSection | FixedSection | UniMaxSection | InverseCompetenceSection | ChiSquareSection | ActorSection,
     Field(discriminator="name"),
+]
+AnyGate = Annotated[Annotated[BuiltInGate, Tag(NAME)] | Annotated[OwnGateSection, Tag(PATH)], Discriminator(_way)]
+AnySampler = Annotated[
+    Annotated[BuiltInSampler, Tag(NAME)] | Annotated[OwnSamplerSection, Tag(PATH)], Discriminator(_way)
 ]
 
 
@@ -205,7 +296,23 @@ class CurriculumSection(Section):
     @property
     def needs_benchmark(self) -> bool:
         """Whether gate or sampler go by the reference losses L*. Without these there is no competence curve."""
-        return self.gate.name == "competence" or self.sampler.name in ("inverse-competence", "chi-square")
+        if self.gate.name == "competence" or self.sampler.name in ("inverse-competence", "chi-square"):
+            return True
+        return any("benchmark" in part.needs for _, part in self.own_parts())
+
+    def own_parts(self) -> list[tuple[str, OwnSection]]:
+        """The gate and the sampler, where they are the user's own."""
+        parts = [("gate", self.gate), ("sampler", self.sampler)]
+        return [(key, part) for key, part in parts if isinstance(part, OwnSection)]
+
+    def check_own_parts(self, source: str, beside: Path) -> None:
+        """Refuses gates and samplers of users that cannot be made; their modules may lie beside the file `beside`."""
+        for key, part in self.own_parts():
+            search_beside(beside)
+            try:
+                part.check()
+            except ConfigError as error:
+                raise ConfigError(f"{source}: curriculum.{key}: {error}") from None
 
     def build(
         self, graph: LanguageGraph | None, *, sizes: Mapping[str, int], benchmark: Mapping[str, float] | None
@@ -219,3 +326,8 @@ class CurriculumSection(Section):
             return Curriculum(gate, sampler, sizes=sizes, benchmark=benchmark, smoothing=self.smoothing)
         except ValueError as error:
             raise ConfigError(f"curriculum: {error}") from None
+        except Exception as error:
+            if not self.own_parts():
+                raise
+            names = " or ".join(part.name for _, part in self.own_parts())
+            raise ConfigError(f"curriculum: {names} failed before training: {describe_error(error)}") from None

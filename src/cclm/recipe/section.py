@@ -14,6 +14,8 @@ LARGEST = 2**31 - 1
 Whole = Annotated[int, Field(ge=0, le=LARGEST)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+NAME, PATH = "by name", "by path"
+"""How a gate or sampler is named: tags that pydantic puts into the path of a mistake."""
 
 
 class Section(BaseModel):
@@ -43,7 +45,9 @@ def _explain(details: ErrorDetails, model: type[Section]) -> str:
     path, keys = _resolve(details["loc"], model)
     where = ".".join(path)
     if kind == "extra_forbidden":
-        similar = difflib.get_close_matches(path[-1], keys, n=1)
+        similar = difflib.get_close_matches(path[-1], keys, n=1) or (
+            _in_a_section(path[0], model) if len(path) == 1 else []
+        )
         hint = f"; did you mean {similar[0]!r}?" if similar else f"; known keys: {', '.join(sorted(keys))}"
         return f"unknown key {where!r}{hint}"
     if kind == "missing":
@@ -52,10 +56,31 @@ def _explain(details: ErrorDetails, model: type[Section]) -> str:
         return f"{where}.name must be one of {context['expected_tags']}; got {context['tag']!r}"
     if kind == "literal_error":
         return f"{where} must be one of {context['expected'].replace(' or ', ', ')}; got {given!r}"
+    if kind in _EXPECTED:
+        return f"{where} {_EXPECTED[kind]}; got {given!r}"
     message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
     problem = f"{where} {message[0].lower()}{message[1:]}".lstrip()
     # The message of a section's validator is complete; printing all values of the section would bury it.
     return problem if kind == "value_error" and isinstance(given, dict) else f"{problem}; got {given!r}"
+
+
+_EXPECTED = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be an integer"),
+    **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    "string_pattern_mismatch": "must have letters, digits, '.', '_' and '-' only, at most 64, and no '.' in front",
+}
+"""Mistakes that pydantic explains in its own terms, in ours."""
+
+
+def _in_a_section(key: str, model: type[Section]) -> list[str]:
+    """The keys of this name inside the sections of a model, with their section: `training.max_steps`."""
+    return [
+        f"{name}.{key}"
+        for name, field in model.model_fields.items()
+        for section in sections_in(field.annotation)
+        if key in section.model_fields
+    ]
 
 
 def _resolve(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str]]:
@@ -63,6 +88,8 @@ def _resolve(loc: tuple[int | str, ...], model: Any) -> tuple[list[str], set[str
     path: list[str] = []
     keys: set[str] = set()
     for part in loc:
+        if part in (NAME, PATH):
+            continue
         if get_origin(model) is dict:
             path.append(str(part))
             model = get_args(model)[1]

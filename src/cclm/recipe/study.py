@@ -4,11 +4,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from cclm.errors import ConfigError
+from cclm.recipe.import_path import search_beside
 from cclm.recipe.loading import BITEXT, load_recipe, override, read_named, texts_in
 from cclm.recipe.schema import Name, Recipe
 from cclm.recipe.section import Section, Seed, check
@@ -170,9 +172,19 @@ def built_in_studies() -> dict[str, str]:
 
 def load_study(name: str, changes: Iterable[str] = ()) -> Study:
     """Loads a built-in study or a YAML file, applies `key=value` changes, and validates the recipes of all its runs."""
-    study = check(Study, override(read_named("study", name, built_in_studies()), changes), name)
+    content = read_named("study", name, built_in_studies())
+    if "data" in content and "arms" not in content:
+        raise ConfigError(
+            f"{name}: a recipe, not a study; a study is a file of its own that names it as `recipe: {name}`"
+            " and has `arms` (docs/studies.md)"
+        )
+    study = check(Study, override(content, changes), name)
+    search_beside(Path(name))
     for arm in study.arms:
-        study.recipe_of(arm, study.seeds[0], **steps_to_come(study, arm))
+        try:
+            study.recipe_of(arm, study.seeds[0], **steps_to_come(study, arm))
+        except ConfigError as error:
+            raise ConfigError(f"{name}: arm {arm}: {error}") from None
     if study.tune:
         _check_tries(study, study.tune, name)
     return study

@@ -257,6 +257,7 @@ def _scores(run: Run, scores: Scores, languages: list[Json]) -> Json:
         "scorers": _scorers(scores),
         "zero_shot": [_score_row(run, name) for name in scores.zero_shot],
         "left_out": [unscored.get(name, _score_row(run, name)) for name in scores.left_out],
+        "without_spaces": scores.without_spaces,
         "signature": list(_flatten(scores.signature.plain())),
     }
 

@@ -114,6 +114,7 @@ def load_scenario(name: str, changes: Iterable[str] = ()) -> Scenario:
     else:
         raise ConfigError(f"no scenario {name!r}: give one of {', '.join(BUILT_IN)}, or a YAML file")
     scenario = check(Scenario, override(content, changes), name)
+    scenario.curriculum.check_own_parts(name, Path(name))
     scenario.build()  # raises errors before anything is printed
     return scenario
 

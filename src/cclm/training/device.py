@@ -106,6 +106,26 @@ def _torch_device(name: str) -> torch.device:
         raise TrainingError(f"training.device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
 
 
+def refuse_missing(name: str) -> None:
+    """Refuses a device that is not there, without using it: a process that only starts others must leave it to them."""
+    kind, _, index = name.partition(":")
+    if kind == "cuda" and (index.isdigit() or not index):
+        there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(index or 0) >= there:
+            raise TrainingError(
+                f"training.device {name!r} cannot be used here: torch {torch.__version__} finds"
+                f" {there or 'no'} CUDA device{'s' if there != 1 else ''}; set training.device to auto or cpu"
+            )
+    elif kind == "mps":
+        if not torch.backends.mps.is_available():
+            raise TrainingError(
+                f"training.device {name!r} cannot be used here: torch {torch.__version__} finds no Metal device;"
+                " set training.device to auto or cpu"
+            )
+    else:
+        _torch_device(name)
+
+
 def _auto_precision(device: torch.device, width: int | None) -> str:
     """A fixed rule: nothing is timed, so that every process of a run chooses the same."""
     if device.type == "cuda":

@@ -118,7 +118,7 @@ def refuse_changes(folder: Path, now: MadeFrom, *, force: bool = False) -> list[
         what = "cannot be forced: the checkpoints do not fit" if force else "was begun with other settings"
         raise TrainingError(
             f"{folder} {what}; resume it with the same{forcible}, or give the run another name\n  "
-            + "\n  ".join(refused)
+            + "\n  ".join(change.removeprefix("recipe.") for change in refused)
         )
     return changed
 
@@ -172,7 +172,7 @@ def refuse_other_benchmark(folder: Path, recipe: Recipe, *, in_study: bool = Fal
     steps = before.get("max_steps")
     if before and (in_study or before.get("file") is None) and steps != recipe.benchmark.max_steps:
         raise TrainingError(
-            f"{folder} was begun with other settings; go on with the same, or give the run another name\n"
+            f"{folder} was begun with other settings; resume it with the same, or give the run another name\n"
             f"  benchmark.max_steps: {steps} -> {recipe.benchmark.max_steps}"
         )
 

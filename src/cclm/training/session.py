@@ -21,7 +21,7 @@ from cclm.formats.checkpoint import CURRICULUM, MODEL, OPTIMIZER, Progress, fold
 from cclm.formats.run import ENVIRONMENT, LOG, MADE_FROM, TIMING, Environment
 from cclm.memory import keep_freed_memory
 from cclm.model.transformer import Shape, Transformer
-from cclm.recipe.methods import ActorSection
+from cclm.recipe.methods import ActorSection, CompetenceSection
 from cclm.recipe.schema import Recipe
 from cclm.signals import fault, only_noted
 from cclm.training import checkpoint as checkpoints
@@ -194,12 +194,14 @@ class _Session:
             self.recipe.name,
             self.recipe.training.max_steps,
             {name: len(batches) for name, batches in parts.train.items()},
-            getattr(self.recipe.curriculum.gate, "threshold", None),
+            gate.threshold if isinstance(gate := self.recipe.curriculum.gate, CompetenceSection) else None,
         )
         latest, timing = probe_event(progress.step, parts.curriculum), self.folder / TIMING if first else None
         with TrainingConsole(shown, progress, latest, timing=timing, is_silent=not first) as console:
             if saved:
                 console.print(f"resuming from step {progress.step:,}")
+            for part, own in self.recipe.curriculum.own_parts():
+                console.print(f"{part} {own.name}")
             if self.device.emulates:
                 console.print(f"{self.device.precision} is emulated: this processor multiplies in fp32 and rounds")
             curves = self._curves(progress.step, console) if first else []

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from cclm.curriculum import Curriculum, draw_language
+from cclm.curriculum.languages import listed
 from cclm.data.batches import Batch, Batches
 from cclm.errors import TrainingError
 from cclm.formats.checkpoint import ALL_STEPS, Progress, SinceShown
@@ -34,6 +35,8 @@ SHOW_EVERY = 50
 PATIENCE_WITH_NAN = 10
 """Consecutive steps with a loss or gradient that is not finite before the training ends with an error."""
 
+LINES = 3
+"""Languages that have a warning of their own; another line names the rest. Four times as many for admissions."""
 FAR_ABOVE = 10.0
 """A competence above this is suspicious: the bitext model is 3.3 bits per token worse than the shared model."""
 
@@ -230,15 +233,18 @@ class Trainer:
 
     def _warn_of_useless_losses(self, event: Probe) -> None:
         """Warns, once per language, of a reference loss L* that is far worse than the shared model."""
-        for lang, competence in event.competence.items():
-            if competence is not None and competence > FAR_ABOVE and lang not in self._warned:
-                self._warned.add(lang)
-                reference = (event.dev_loss[lang] or 0.0) + math.log2(competence)
-                self.outputs.console.print(
-                    f"warning: competence of {lang} is {competence:.3g}, far above 1: its reference loss L* of"
-                    f" {reference:.2f} bits per token is much worse than this model ({event.dev_loss[lang]:.2f});"
-                    " train its bitext model longer, or correct benchmark.file"
-                )
+        far = {lang: value for lang, value in event.competence.items() if value is not None and value > FAR_ABOVE}
+        new = [lang for lang in far if lang not in self._warned]
+        self._warned.update(new)
+        for lang in new[:LINES]:
+            reference = (event.dev_loss[lang] or 0.0) + math.log2(far[lang])
+            self.outputs.console.print(
+                f"warning: competence of {lang} is {far[lang]:.3g}, far above 1: its reference loss L* of"
+                f" {reference:.2f} bits per token is much worse than this model ({event.dev_loss[lang]:.2f});"
+                " train its bitext model longer, or correct benchmark.file"
+            )
+        if more := new[LINES:]:
+            self.outputs.console.print(f"warning: the same holds for {len(more)} more languages: {listed(more)}")
 
     def _signals(self, step: int) -> dict[str, Any]:
         """What the curriculum needs in this round beside the dev losses, by name: of any shape."""
@@ -260,7 +266,13 @@ class Trainer:
         for lang in new:
             event = admitted_event(step, lang, self.parts.curriculum)
             self.outputs.log.write(event)
-            self.outputs.console.admitted(step, lang, event.reason)
+            if len(new) <= 4 * LINES:
+                self.outputs.console.admitted(step, lang, event.reason)
+        if len(new) > 4 * LINES:
+            self.outputs.console.print(
+                f"step {step:,}: {len(new)} languages admitted: {listed(new)}; log.jsonl has the reasons",
+                style="bold green",
+            )
         if new:
             self.progress.stop_best, self.progress.stop_waited = None, 0
             self.progress.last_admission = step

@@ -141,6 +141,8 @@ def _find(source: Source, lang: str, split: str) -> tuple[Path, ...]:
 def require(source: Source, lang: str, split: str) -> tuple[Path, ...]:
     """Like `find`, but raises DataError if there are no files, with the names tried and the files that exist."""
     if not (paths := find(source, lang, split)):
+        if "{" not in source.path and not Path(source.path).exists():
+            raise DataError(f"data.path {source.path}: no such file or folder in {Path.cwd()}")
         raise DataError(f"data.path {source.path}: {_not_found(source, lang, split)}")
     return paths
 

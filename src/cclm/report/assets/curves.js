@@ -13,9 +13,11 @@ function curvesSection(data, playhead, drawings) {
     ? " Strong lines are medians. Point at a line to see its name."
     : data.pivot
       ? ` Both directions of a language have the same hue: into ${data.pivot} solid, out of ${data.pivot} dashed.`
-      : " Dashed lines are LRLs, in the hue of the nearest HRL.";
-  const explanation = "Thin vertical lines mark admissions. The left and right arrow keys move from round to round, with "
-    + "Shift from admission to admission; the space bar on the slider plays and pauses.";
+      : data.graph ? " Dashed lines are LRLs, in the hue of the nearest HRL." : "";
+  const explanation = data.graph
+    ? "Thin vertical lines mark admissions. The left and right arrow keys move from round to round, with "
+      + "Shift from admission to admission; the space bar on the slider plays and pauses."
+    : "The left and right arrow keys move from round to round.";
   return [quiet(explanation + key + thinned), figures];
 }
 

@@ -42,6 +42,9 @@ function section(id, title, content) {
 }
 
 function graphSection(data, playhead) {
+  if (!drawing && data.languages.every((language) => language.side === "hrl")) {
+    return [quiet("All languages took part from the start: there is no language graph.")];
+  }
   if (!drawing) return [quiet("No language graph: graph.json is neither in the run nor in its work folder.")];
   playhead.listeners.push(languageGraph(drawing.querySelector("svg"), data));
   const measured = data.rounds.steps.length > 0;

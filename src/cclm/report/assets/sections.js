@@ -71,6 +71,9 @@ function scoreLegend(data, rows, columns) {
   const has = (name) => columns.some(({ title }) => title === name);
   return [
     rows.some(({ scores: s }) => typeof s?.bleu_low === "number") ? "Whiskers: 95\u00a0% confidence interval of BLEU" : "",
+    data.scores.without_spaces.length
+      ? `${listed(data.scores.without_spaces)}: written without spaces between words, so read chrF, not BLEU`
+      : "",
     others.length ? `${listed(others.map(({ name }) => name))}: BLEU of these runs` : "",
     has("off-target") ? "off-target: share of translations in the wrong language (in brackets: of the references)" : "",
     scorers.length ? `${listed(scorers)}: mean over sentences of this external scorer` : "",

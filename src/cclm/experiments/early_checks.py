@@ -1,0 +1,64 @@
+"""What can be refused before any work: everything that the recipe, the names of files and this machine decide. No torch
+unless the recipe names a device other than the CPU."""
+
+from pathlib import Path
+
+from cclm.curriculum import LanguageGraph
+from cclm.errors import ConfigError, DataError
+from cclm.formats.benchmark import Benchmark
+from cclm.recipe.schema import DataSection, Recipe
+
+
+def refuse_impossible_curriculum(recipe: Recipe) -> None:
+    """Builds the curriculum with made-up sizes, similarities and losses: it refuses the settings that it would later.
+
+    Without this, a threshold out of range or a share for an unknown language is refused only after L* is trained.
+    """
+    languages = task_languages(recipe.data)
+    graph = _any_graph(recipe, languages) if recipe.curriculum.gate.name == "competence" else None
+    losses = dict.fromkeys(languages, 1.0) if recipe.curriculum.needs_benchmark else None
+    recipe.curriculum.build(graph, sizes=dict.fromkeys(languages, 1), benchmark=losses)
+
+
+def refuse_missing_losses(path: Path, losses: Benchmark, data: DataSection) -> None:
+    """Refuses a table of reference losses that lacks a task of the recipe."""
+    if missing := sorted(task_languages(data).keys() - losses.losses.keys()):
+        there = ", ".join(sorted(losses.losses)) or "none"
+        raise ConfigError(f"benchmark.file {path}: no loss for {', '.join(missing)}; it has {there}")
+
+
+def read_losses(path: Path) -> Benchmark:
+    """The user's table of reference losses."""
+    try:
+        return Benchmark.read(path)
+    except DataError as error:
+        raise ConfigError(f"benchmark.file {error}") from None
+
+
+def refuse_missing_device(name: str) -> None:
+    """Refuses a device that this machine does not have."""
+    if name in ("auto", "cpu"):
+        return
+    from cclm.training.device import refuse_missing
+
+    refuse_missing(name)
+
+
+def task_languages(data: DataSection) -> dict[str, str]:
+    """The language of every task of a recipe, by the name of the task: `cclm.training.directory.tasks` without data."""
+    if data.direction != "many-to-many":
+        return {lang: lang for lang in data.languages}
+    ways = ((f"{lang}-{data.pivot}", f"{data.pivot}-{lang}") for lang in data.languages)
+    return {name: lang for lang, names in zip(data.languages, ways, strict=True) for name in names}
+
+
+def _any_graph(recipe: Recipe, languages: dict[str, str]) -> LanguageGraph:
+    hrls = [name for name, lang in languages.items() if lang in recipe.data.high_resource]
+    lrls = [name for name, lang in languages.items() if lang in recipe.data.low_resource]
+    for side, names in (("high_resource", hrls), ("low_resource", lrls)):
+        if not names:
+            raise ConfigError(
+                f"data.{side} is empty, and the competence gate admits LRLs by the competence of HRLs;"
+                " name languages of both kinds, or set curriculum.gate={name: all}"
+            )
+    return LanguageGraph(hrls, lrls, {lrl: dict.fromkeys(hrls, 1.0) for lrl in lrls})

@@ -1,0 +1,1 @@
+"""The curriculum inside other people's trainers."""

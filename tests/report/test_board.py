@@ -1,13 +1,14 @@
 """The board over HTTP: what it answers, and what it refuses to anybody else than a reader on this machine."""
 
+import asyncio
 import json
-import os
 import resource
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from board_server import Served, served
@@ -16,7 +17,7 @@ from made_run import EVIL, write_evil
 
 from cclm.errors import ConfigError
 from cclm.report import board as board_module
-from cclm.report.board import MOST_CONNECTIONS, MOST_STREAMS, Access, access_to, address, listen
+from cclm.report.board import MOST_CONNECTIONS, MOST_STREAMS, Access, Board, Pages, access_to, address, listen
 from cclm.report.pages import run_report, write_study
 
 VERBS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "BREW")
@@ -371,12 +372,25 @@ def test_a_port_that_is_taken_is_refused_and_otherwise_another_one_is_found() ->
         assert address(other, Access()) == f"http://[::1]:{other.getsockname()[1]}/"
 
 
-def test_an_error_of_ours_is_not_shown(tmp_path: Path) -> None:
-    run = board_run(tmp_path, "run", up_to=1000)
-    run_report(run)
-    with served(tmp_path) as found:
-        id_ = found.runs()["run"]["id"]
-        os.chmod(run / "report.html", 0)
-        (run / "report.html").unlink()
-        status, _, content = found.ask(f"/runs/{id_}/report")
-        assert (status, content) == (404, b"there is no such page on this board\n")
+def test_an_error_of_ours_is_told_in_the_terminal_and_not_on_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(Board):
+        def only_run(self) -> str | None:
+            raise RuntimeError("a secret")
+
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/", "raw_path": b"/", "query_string": b"", "root_path": ""}
+    headers = [(b"host", b"localhost")]
+    with pytest.raises(RuntimeError, match="a secret"):  # which uvicorn gets after the answer
+        asyncio.run(Pages(Broken(tmp_path)).app(Access())({**scope, "headers": headers}, receive, send))
+    assert sent[0]["status"] == 500
+    assert sent[1]["body"] == b"the board could not answer this; its terminal says why\n"
+    assert capsys.readouterr().err == "cclm board: RuntimeError: a secret\n"

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cache
 from http.cookies import SimpleCookie
@@ -342,6 +342,7 @@ async def _not_found(_: Request, error: Exception) -> Response:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
+    _report_problem(f"{type(error).__name__}: {error}")
     return PlainTextResponse("the board could not answer this; its terminal says why\n", 500)
 
 
@@ -461,6 +462,3 @@ def configuration(app: ASGIApp) -> uvicorn.Config:
 
 def _report_problem(problem: str) -> None:
     print(f"cclm board: {problem}", file=sys.stderr, flush=True)
-
-
-__all__: Sequence[str] = ("Access", "Board", "Pages", "access_to", "address", "configuration", "listen", "serve")

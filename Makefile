@@ -32,7 +32,7 @@ $(VENV)/train.stamp: $(VENV)/base.stamp
 
 $(VENV)/dev.stamp: $(VENV)/base.stamp
 	@echo "installing the tests' dependencies (torch among them: a few minutes the first time)"
-	$(BIN)/python $(INSTALL) -e '.[train,tensorboard,langid,zstd,hf,dev]'
+	$(BIN)/python $(INSTALL) -e '.[train,board,tensorboard,trackio,langid,zstd,hf,dev]'
 	touch $@
 
 # An environment with NumPy alone (and pytest to run the tests): what a user of the bare curriculum has.

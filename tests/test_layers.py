@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "training": {*BASE, "rng", "memory", "curriculum", "formats", "recipe", "data", "model"},
     "translation": {*BASE, "memory", "progress_bar", "formats", "recipe", "data", "model", "training"},
     "evaluation": {*BASE, "progress_bar", "model", "formats", "recipe", "data", "training", "translation"},
-    "report": {*BASE, "curriculum", "paper", "formats"},
+    "report": {*BASE, "curriculum", "paper", "formats", "training"},  # training: the state of a run, for the board
     "experiments": {
         *BASE,
         "progress_bar",

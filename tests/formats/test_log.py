@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 
 from cclm.errors import DataError
-from cclm.formats.log import Admitted, Log, Other, Probe, Saved, Stopped, Train, Validation, event_of
+from cclm.formats.log import (
+    Admitted,
+    FileTail,
+    Log,
+    Other,
+    Probe,
+    Saved,
+    Stopped,
+    Train,
+    Validation,
+    event_of,
+    events_backwards,
+)
 
 LINES = [
     '{"event": "train", "step": 10, "loss": 2.5, "nll": 2.0, "learning_rate": 0.001, "draws": {"tur": 3},'
@@ -79,3 +91,55 @@ def test_a_missing_log_is_reported(tmp_path: Path) -> None:
 
 def test_a_log_without_an_end_has_no_best(tmp_path: Path) -> None:
     assert Log.read(log(tmp_path, *LINES[:4])).best is None
+
+
+def test_events_come_backwards_from_a_log_of_many_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    lines = [json.dumps({"event": "saved", "step": step, "note": "x" * (step % 700)}) for step in range(1000)]
+    path.write_text("".join(f"{line}\n" for line in lines) + '{"event": "torn", "st')
+    assert [event.step for event in events_backwards(path)] == list(range(999, -1, -1))
+    path.write_text("")
+    assert list(events_backwards(path)) == []
+    path.write_text("no newline")
+    assert list(events_backwards(path)) == []
+
+
+def test_a_tail_gives_complete_lines_once(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    tail = FileTail(path)
+    assert tail.new() == (False, [])  # not there yet
+    path.write_bytes(b"one\ntwo\nthr")
+    assert tail.new() == (False, [b"one", b"two"])
+    assert tail.new() == (False, [])
+    with path.open("ab") as file:
+        file.write(b"ee\n")
+    assert tail.new() == (False, [b"three"])
+
+
+def test_a_tail_reads_no_more_than_it_is_asked_for_and_never_half_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"aa\nbb\n" + b"c" * 50 + b"\ndd\n")
+    tail = FileTail(path)
+    assert tail.new(7) == (False, [b"aa", b"bb"])
+    assert tail.new(7)[1][0] == b"c" * 50  # longer than that, and still one line
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        (b"one\ntwo\nTHREE\n", (True, [b"one", b"two", b"THREE"])),  # continued differently
+        (b"one\n", (True, [b"one"])),  # cut back
+        (b"", (True, [])),
+        (b"one\ntwo\nthree\nfour\n", (False, [b"four"])),  # cut back and repeated to the byte, unnoticed
+    ],
+)
+def test_a_tail_notices_that_its_file_has_become_another(
+    tmp_path: Path, after: bytes, expected: tuple[bool, list[bytes]]
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one\ntwo\nthree\n")
+    tail = FileTail(path)
+    tail.new()
+    path.write_bytes(after)
+    assert tail.new() == expected
+    assert tail.new() == (False, [])

@@ -10,13 +10,21 @@ from typing import Any
 import click
 
 from cclm.atomic import name_write_errors
-from cclm.cli import recipe_commands, run_commands, standalone_commands  # noqa: F401 (they add themselves to the group)
+from cclm.cli import (  # noqa: F401 (they add themselves to the group)
+    board_commands,
+    recipe_commands,
+    run_commands,
+    standalone_commands,
+)
 from cclm.cli.group import cli
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
 from cclm.signals import Ended, Received, end_at_once, end_now, ignore_from_now_on, raise_at_once
 
-TRAIN = {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "jinja2"}
-"""What the extra of this name brings."""
+EXTRAS = {
+    "train": {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "jinja2"},
+    "board": {"starlette", "uvicorn"},
+}
+"""What each extra brings."""
 
 
 def main() -> None:
@@ -82,11 +90,17 @@ def _told(error: BaseException) -> tuple[str, int] | None:
             return str(error), 1
         case OSError():
             return (f"{error.filename}: {error.strerror or error}" if error.filename else str(error)), 1
-        case ModuleNotFoundError() if (package := (error.name or "").partition(".")[0]) in TRAIN:
-            return f"this command needs {package}: pip install 'ccl-m[train]'", 1
+        case ModuleNotFoundError() if extra := _extra_of(error.name):
+            return f"this command needs {(error.name or '').partition('.')[0]}: pip install 'ccl-m[{extra}]'", 1
         case KeyboardInterrupt() | click.Abort():
             return "interrupted", 130
     return None
+
+
+def _extra_of(module: str | None) -> str | None:
+    """The extra that brings a module, if it is one of ours."""
+    package = (module or "").partition(".")[0]
+    return next((extra for extra, packages in EXTRAS.items() if package in packages), None)
 
 
 def _end(message: str, code: int) -> None:

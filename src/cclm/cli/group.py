@@ -26,5 +26,7 @@ AT_ONCE = click.option("--at-once", type=click.IntRange(1), help="Trainings side
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and what it would cost; do nothing.")
 DRY_JSON = click.option("--json", "as_json", is_flag=True, help="With --dry-run: print that as JSON, for programs.")
 TENSORBOARD = click.option("--tensorboard", is_flag=True, help="Draw the log for TensorBoard, into RUN/tensorboard.")
+TRACKIO = click.option("--trackio", is_flag=True, help="Log to Trackio too; `trackio show` displays it.")
+BOARD = click.option("--board", "shows_board", is_flag=True, help="Show the training in a browser: `cclm board WORK`.")
 SPLIT = click.option("--split", type=click.Choice(["dev", "test"]), default="test", show_default=True)
 TEXT = click.Path(dir_okay=False, path_type=Path)

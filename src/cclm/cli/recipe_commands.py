@@ -8,14 +8,17 @@ from typing import Any
 
 import click
 
+from cclm.cli.board_commands import board_beside
 from cclm.cli.group import (
     AT_ONCE,
+    BOARD,
     DRY_JSON,
     DRY_RUN,
     JSON,
     OVERRIDES,
     RECIPE,
     TENSORBOARD,
+    TRACKIO,
     WORKERS,
     cli,
 )
@@ -115,11 +118,13 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
+@TRACKIO
+@BOARD
 @click.option("--strict", is_flag=True, help="Fail if the newest checkpoint is damaged; do not use the one before it.")
 @click.option("--force", is_flag=True, help="Resume with other settings of training; this is recorded in the run.")
 @DRY_RUN
 @DRY_JSON
-def train(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: bool, **how: Any) -> None:
+def train(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: bool, as_json: bool, **how: Any) -> None:
     """Trains the model of RECIPE and writes it to WORK/runs/NAME. Stages that it needs run first.
 
     A run that was interrupted resumes, to the same bytes as if it had never stopped. A setting that would change the
@@ -132,7 +137,9 @@ def train(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: bool, *
     from cclm.recipe import load_recipe
 
     pipeline = Pipeline(load_recipe(recipe, overrides), **how)
-    if pipeline.run(UP_TO_TRAINING):
+    with board_beside(pipeline.work.path, wanted=shows_board):
+        has_result = pipeline.run(UP_TO_TRAINING)
+    if has_result:
         click.echo(pipeline.folder)
 
 
@@ -140,9 +147,11 @@ def train(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: bool, *
 @RECIPE
 @OVERRIDES
 @TENSORBOARD
+@TRACKIO
+@BOARD
 @DRY_RUN
 @DRY_JSON
-def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool, as_json: bool) -> None:
+def run(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: bool, as_json: bool, **how: Any) -> None:
     """RECIPE from text to report: prepare, graph, benchmark, train, translate, score, report.
 
     Every stage that is done is skipped; interrupted anywhere, the same command continues.
@@ -155,8 +164,10 @@ def run(recipe: str, overrides: Sequence[str], tensorboard: bool, dry_run: bool,
     from cclm.recipe import load_recipe
     from cclm.training.lock import announce
 
-    pipeline = Pipeline(load_recipe(recipe, overrides), tensorboard=tensorboard)
-    if pipeline.run(STAGES, say=announce):
+    pipeline = Pipeline(load_recipe(recipe, overrides), **how)
+    with board_beside(pipeline.work.path, wanted=shows_board):
+        has_result = pipeline.run(STAGES, say=announce)
+    if has_result:
         if pipeline.has_test_sets and (scores := pipeline.evaluation.scored()):
             print_scores(scores)
         click.echo(pipeline.folder / "report.html")

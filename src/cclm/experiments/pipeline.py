@@ -92,6 +92,7 @@ class Pipeline:
     say: Callable[[str], object] = announce
     """Where lines about the benchmark, and about other processes that are waited for, go."""
     tensorboard: bool = False
+    trackio: bool = False
     strict: bool = False
     """Whether a damaged newest checkpoint is an error."""
     force: bool = False
@@ -338,6 +339,7 @@ class Pipeline:
             ranks=ranks or ALONE,
             bleu=bleu,
             tensorboard=self.tensorboard,
+            trackio=self.trackio,
             strict=self.strict,
             force=self.force,
             describe=lambda: describe(self.recipe, self.data, self.graph, self.losses, self.folder),

@@ -7,6 +7,7 @@ Each kind of event has a class for reading and writing. Losses are in bits per t
 
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -197,12 +198,31 @@ def read_events(path: Path) -> Iterator[Event]:
 
 
 def events_backwards(path: Path) -> Iterator[Event]:
-    """The events in a file, the last one first; a last line that is still being written is skipped."""
-    lines = path.read_bytes().split(b"\n")
-    for number in range(len(lines) - 1, 0, -1):
-        if line := lines[number - 1].strip():
-            source = f"{path} line {number}"
-            yield event_of(parse_json(line, source, ADVICE), source)
+    """The events in a file, the last one first; a last line that is still being written is skipped.
+
+    The file is read in blocks from its end, so that the last events of a long log cost little.
+    """
+    for line in _lines_backwards(path):
+        if line.strip():
+            yield event_of(parse_json(line, str(path), ADVICE), str(path))
+
+
+def _lines_backwards(path: Path, block: int = 1 << 16) -> Iterator[bytes]:
+    """The complete lines of a file, the last one first."""
+    with path.open("rb") as file:
+        left, rest = file.seek(0, os.SEEK_END), b""
+        is_torn = True  # what follows the last newline
+        while left > 0:
+            size = min(block, left)
+            left = file.seek(left - size)
+            first, *lines = (file.read(size) + rest).split(b"\n")
+            for line in reversed(lines):
+                if not is_torn:
+                    yield line
+                is_torn = False
+            rest = first
+        if not is_torn:
+            yield rest
 
 
 def without_nan(value: Any) -> Any:  # any JSON value
@@ -210,6 +230,42 @@ def without_nan(value: Any) -> Any:  # any JSON value
     if isinstance(value, Mapping):
         return {name: without_nan(part) for name, part in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+LONGEST_LINE = 1 << 26
+"""Bytes; what is longer is no line of ours, and a reader waits in vain for its end."""
+
+
+class FileTail:
+    """Follows a file that grows by lines. What was read is forgotten when the file turns out to be another one.
+
+    A run that is resumed cuts its log back and repeats it to the byte; with `--force`, or if its folder was replaced,
+    the log continues differently. A few bytes before the place that was reached tell the cases apart.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read, self._before = path, 0, b""
+
+    def new(self, most: int = 1 << 22) -> tuple[bool, list[bytes]]:
+        """Whether all earlier lines are void, and the complete lines since then, of `most` bytes at most.
+
+        A line that is still being written is left for the next call, and so is a file that cannot be read now.
+        """
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read - len(self._before))
+                is_same = file.read(len(self._before)) == self._before
+                if not is_same:
+                    self._read = file.seek(0)
+                new = file.read(most)
+                while b"\n" not in new and len(new) < LONGEST_LINE and (more := file.read(most)):
+                    new += more
+        except OSError:
+            return False, []
+        complete = new[: new.rfind(b"\n") + 1]
+        self._read += len(complete)
+        self._before = complete[-64:] or (self._before if is_same else b"")
+        return not is_same, complete.split(b"\n")[:-1]
 
 
 class LogTail:

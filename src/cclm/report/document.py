@@ -256,7 +256,7 @@ def run_page(data: dict[str, Any], graph: str | None) -> str:  # the JSON of run
     policy = f"{POLICY}style-src '{csp_hash(style)}'; script-src '{csp_hash(script)}'"
     trusted = {"style": Markup(style), "script": Markup(script), "data": Markup(embed_json(data))}
     graph = None if graph is None else Markup(graph)
-    return _render("run.html.j2", policy=policy, name=data["name"], graph=graph, **trusted)
+    return render("run.html.j2", policy=policy, name=data["name"], graph=graph, **trusted)
 
 
 def document_page(document: Document) -> str:
@@ -264,10 +264,10 @@ def document_page(document: Document) -> str:
     style = asset("page.css") + asset("document.css")
     policy = f"{POLICY}style-src '{csp_hash(style)}' '{csp_hash(STYLE)}'"
     sizes = {"scroll_rows": SCROLL_ROWS, "wrap_length": WRAP_LENGTH}
-    return _render("document.html.j2", policy=policy, style=Markup(style), document=document, **sizes)
+    return render("document.html.j2", policy=policy, style=Markup(style), document=document, **sizes)
 
 
-def _render(template: str, **values: object) -> str:
+def render(template: str, **values: object) -> str:
     return _environment().get_template(template).render(**values)
 
 

@@ -12,15 +12,18 @@ from rich.text import Text
 
 from cclm.curriculum import LanguageGraph
 from cclm.curriculum.languages import check_known, is_number, listed
+from cclm.report.graph_families import families_figure, ring
 from cclm.report.graph_layout import (
     ARROW,
     NAME_WIDTH,
     GraphNode,
     GraphView,
     Point,
+    draws_families,
     nearness,
     page_layout,
     picture_layout,
+    ring_width,
 )
 from cclm.report.svg import MONO, SANS, Style, element, number, plain, shorten
 
@@ -63,6 +66,8 @@ def draw_graph(
 
 def graph_figure(graph: LanguageGraph, nodes: Mapping[str, GraphNode]) -> str:
     """The graph as an SVG element for a page; `nodes` links each language to the data of the page's script."""
+    if draws_families(graph):
+        return families_figure(graph, nodes)
     readings = max(len(nodes[lrl].tasks) for lrl in graph.low_resource)
     view = GraphView(graph, page_layout(graph, max(readings, 1)), nodes=nodes)
     box = _box(view.layout.width, view.layout.bottom + 4)
@@ -182,19 +187,20 @@ def _node(view: GraphView, lang: str, centre: Point) -> str:
     if lang in view.readiness:
         value = view.readiness[lang]
         # Competence may exceed 1, which only means as good as the bitext model.
-        parts.append(_readiness(view, centre[1], f"{value:.2f}" if value < 1000 else f"{value:.0e}"))
+        text = f"{value:.2f}" if value < 1000 else f"{value:.0e}"
+        parts.append(_readiness(view, view.layout.readiness_x, centre[1], text))
     return element("g", *parts, class_=f"node {state}")
 
 
 def _page_node(view: GraphView, lang: str, centre: Point, node: GraphNode) -> str:
-    """A node that the page's script updates: a disc; for an LRL also a ring and a text for its readiness."""
-    parts = [_circle(view, centre, class_="disc")]
-    if lang in view.layout.lrls:
-        start: Style = {"transform": f"rotate(-90 {number(centre[0])} {number(centre[1])})"}  # rings start at the top
-        parts.append(_circle(view, centre, class_="ring", pathLength="1", stroke_dasharray="0 1", **start))
+    """A node that the page's script updates: a disc, a ring with a mark, and a text for its competence."""
+    parts = [_circle(view, centre, class_="disc"), *ring(centre, view.layout.scale.radius, view.layout.scale.line)]
     parts.append(_name(view, lang, centre))
     if lang in view.layout.lrls:
-        parts.append(_readiness(view, centre[1], ""))
+        parts.append(_readiness(view, view.layout.readiness_x, centre[1], ""))
+    elif view.layout.names_inside:
+        x = centre[0] - view.layout.scale.radius - ring_width(view.layout.scale.line) - 5
+        parts.append(_readiness(view, x, centre[1], "", text_anchor="end"))
     inside = " inside" if view.layout.names_inside else ""
     return element("g", *parts, class_=f"node {view.state(lang)}{inside} {node.hue}", data_tasks=_tasks(node))
 
@@ -206,15 +212,16 @@ def _circle(view: GraphView, centre: Point, **style: str | float) -> str:
     )
 
 
-def _readiness(view: GraphView, y: float, content: str) -> str:
+def _readiness(view: GraphView, x: float, y: float, content: str, **more: str | float) -> str:
     font = view.layout.scale.font
     style: Style = {"class_": "quiet readiness", "fill": QUIET, "font_size": font, "font_family": MONO}
-    return _text(content, view.layout.readiness_x, y + 0.35 * font, **style)
+    return _text(content, x, y + 0.35 * font, **style, **more)
 
 
 def _name(view: GraphView, lang: str, centre: Point) -> str:
     """The name of the language: inside the circle if it fits, otherwise beside it."""
-    (x, y), scale, away = centre, view.layout.scale, view.layout.scale.radius + 6
+    (x, y), scale = centre, view.layout.scale
+    away = scale.radius + 6 + (ring_width(scale.line) if view.nodes else 0)
     style: Style = {"class_": "ink name", "font_size": scale.font, "font_family": MONO}
     if view.layout.names_inside:
         style |= {"text_anchor": "middle", "font_weight": "600"}

@@ -98,7 +98,8 @@ class GraphView:
         (x1, y1), (x2, y2) = self.layout.hrls[hrl], self.layout.lrls[lrl]
         scale = self.layout.scale
         arrow = ARROW * scale.line if self.nearest(lrl) else 0.0
-        return (x1 + scale.radius, y1), (x2 - scale.radius - arrow, y2)
+        rim = scale.radius + (ring_width(scale.line) if self.nodes else 0.0)
+        return (x1 + rim, y1), (x2 - rim - arrow, y2)
 
     def description(self) -> str:
         """A description of the drawing for screen readers."""
@@ -138,6 +139,16 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' if number > 1 else ''}"
 
 
+def draws_families(graph: LanguageGraph) -> bool:
+    """Whether a page draws each HRL with the LRLs nearest to it, instead of two columns that nobody could survey."""
+    return max(len(graph.high_resource), len(graph.low_resource)) > ALL_EDGES
+
+
+def ring_width(line: float) -> float:
+    """Pixels that the ring around a node of a page takes, where lines are this thick."""
+    return 5.5 * line
+
+
 def nearness(graph: LanguageGraph, lrl: str) -> float:
     """The similarity to the nearest HRL; 0 for an LRL that is similar to no HRL."""
     return graph.similarity[lrl][graph.nearest[lrl]]
@@ -171,7 +182,8 @@ def page_layout(graph: LanguageGraph, readings: int) -> Layout:
     """The layout in a page: narrow enough for phones, with space for `readings` numbers beside an LRL."""
     hrls, lrls = drawn_languages(graph)
     scale = _scale(PAGE_SCALES, hrls, lrls)
-    return _layout((hrls, lrls), scale, 30.0, scale.font * 3 * readings, (260.0, 460.0), 300.0, NAME_WIDTH)
+    room = scale.font * 3 * readings + ring_width(scale.line)
+    return _layout((hrls, lrls), scale, 30.0, room, (260.0, 460.0), 300.0, NAME_WIDTH)
 
 
 def _scale(scales: tuple[Scale, ...], hrls: tuple[str, ...], lrls: tuple[str, ...]) -> Scale:
@@ -191,6 +203,8 @@ def _layout(
     hrls, lrls = sides
     inside = scale.up_to == SCALES[0].up_to and max(map(len, hrls + lrls)) <= 4
     left, right = (_node_extent(side, scale, inside, name_width) for side in sides)
+    if name_width < float("inf"):  # in a page, where nodes have rings, and HRLs numbers too
+        left, right = left + (readiness if inside else ring_width(scale.line)), right + ring_width(scale.line)
     rows = scale.pitch * max(len(hrls), len(lrls))
     span = min(max(spans[0], 0.55 * rows), spans[1])
     content = left + span + right + readiness

@@ -1,7 +1,7 @@
 """Reads everything in a run directory that its report shows: log, graph, benchmark, scores, translations."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -57,20 +57,25 @@ def read_run(run: Path) -> Run:
     log = run / "log.jsonl"
     if not log.is_file():
         raise ConfigError(f"no run here: {run} has no log.jsonl; give the folder of a run, <work>/runs/<name>")
+    events = _read_log(log)
+    return replace(run_facts(run, events), passages=list(_passages(run / "translations")))
+
+
+def run_facts(run: Path, log: Log) -> Run:
+    """Everything in the run directory but the translations, with a log that has been read already."""
     config, scores, environment = run / "config.yaml", run / "scores.json", run / "environment.json"
     run_scores = Scores.read(scores) if scores.is_file() else None
-    events = _read_log(log)
     return Run(
         name=run.resolve().name,
         config=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else "",
         environment=_read_object(environment) if environment.is_file() else {},
-        log=events,
-        more_tokens=tokens_after_the_log(run, events.stopped.step) if events.stopped else 0,
+        log=log,
+        more_tokens=tokens_after_the_log(run, log.stopped.step) if log.stopped else 0,
         graph=_read_graph(_shared(run, "graph.json")),
         benchmark=_read_benchmark(_shared(run, "benchmark.json")),
         scores=run_scores,
         others=_comparable_scores(run.resolve(), run_scores) if run_scores else {},
-        passages=list(_passages(run / "translations")),
+        passages=[],
     )
 
 

@@ -14,7 +14,7 @@ from cclm.curriculum import LanguageGraph
 from cclm.formats.log import Admitted, Phase, Probe, Validation
 from cclm.formats.scores import Row, Scores
 from cclm.report.graph import graph_figure
-from cclm.report.graph_layout import GraphNode, drawn_languages, nearness, order_lrls
+from cclm.report.graph_layout import GraphNode, drawn_languages, draws_families, nearness, order_lrls
 from cclm.report.run import Run, describe_method, read_settings, setting
 from cclm.report.svg import LARGEST
 
@@ -187,7 +187,7 @@ def _graph(graph: LanguageGraph, tasks: list[Task]) -> Json:
         "lrls": [indices[lrl] for lrl in lrls],
         "nearest": [indices[graph.nearest[lrl]] if nearness(graph, lrl) else None for lrl in lrls],
         "similarity": [[_rounded(graph.similarity[lrl][hrl]) for hrl in hrls] for lrl in lrls],
-        "absent": len(graph.languages) - len(hrls) - len(lrls),
+        "absent": 0 if draws_families(graph) else len(graph.languages) - len(hrls) - len(lrls),
     }
 
 

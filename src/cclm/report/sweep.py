@@ -32,15 +32,15 @@ _RING: Style = paint("rule") | {"fill": "none", "stroke_width": 1.6}
 
 def sweep_page(sweep: Sweep) -> str:
     """The report as one HTML page."""
-    return document_page(_document(sweep))
+    return document_page(sweep_document(sweep))
 
 
 def sweep_markdown(sweep: Sweep, *, pictures: str | None = None) -> str:
     """The report as Markdown; with `pictures`, the folder of `figure-2.svg`, the figure is linked."""
-    return as_markdown(_document(sweep), pictures)
+    return as_markdown(sweep_document(sweep), pictures)
 
 
-def _document(sweep: Sweep) -> Document:
+def sweep_document(sweep: Sweep) -> Document:
     caption = (
         "Figure 2 of the paper with the results of this sweep. Only the weighted dev loss decides which threshold is"
         " chosen; test sets are not used for the choice."

@@ -1,10 +1,11 @@
-"""log.jsonl as a training writes it, cut back to a known length on resume; the same events as TensorBoard curves."""
+"""log.jsonl as a training writes it, cut back to a known length on resume; its events for TensorBoard and Trackio."""
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -139,6 +140,49 @@ class TensorBoard:
                 with suppress(OSError):
                     self._file.close()
             self._file = None
+
+
+class Trackio:
+    """Logs the events to Trackio, project `cclm`: on this machine, unless its own settings name another place.
+
+    An error is reported once and ends it, never the training. A run that is resumed repeats the steps since its last
+    checkpoint, with the same numbers.
+    """
+
+    def __init__(self, run: Path, warn: Callable[[str], object]) -> None:
+        self._warn = warn
+        self._run: Any = None  # trackio.Run: the package may not be installed
+        with self._harmless():
+            import trackio
+
+            name = run.resolve().name
+            self._run = trackio.init("cclm", name, resume="allow", auto_log_gpu=False, auto_log_cpu=False)
+
+    def write(self, event: Event) -> None:
+        """Logs the numbers of an event that are finite."""
+        with self._harmless():
+            if self._run and isinstance(event, Train | Probe | Validation):
+                self._run.log({tag: value for tag, value in scalars(event) if math.isfinite(value)}, step=event.step)
+
+    def close(self) -> None:
+        """Waits until everything is written."""
+        with self._harmless():
+            if self._run:
+                import trackio
+
+                # Not the run alone: the package would end it once more at exit, and print.
+                trackio.finish()  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _harmless(self) -> Iterator[None]:
+        try:
+            with redirect_stdout(sys.stderr):  # standard output belongs to the command
+                yield
+        except ImportError:
+            self._warn("--trackio needs a package that is not here: pip install 'ccl-m[trackio]'; going on")
+        except Exception as error:  # whatever it is: curves are not worth a training
+            self._warn(f"trackio: {error}; the training goes on without it")
+            self._run = None
 
 
 def scalars(event: Train | Probe | Validation) -> Iterator[tuple[str, float]]:

@@ -1,15 +1,16 @@
-"""The state of a run, read from its files: running, interrupted, finished or damaged, and how far it has come."""
+"""The state of a run, read from its files: running, interrupted, finished, failed or damaged; how far it has come."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cclm.errors import ConfigError, DataError
 from cclm.formats.log import Event, Validation, events_backwards
-from cclm.formats.run import CONFIG, LOG, MADE_FROM
+from cclm.formats.run import CONFIG, LOG, MADE_FROM, NOT_FINITE, NotFinite, read_settings
 from cclm.formats.scores import Means, Scores
-from cclm.training.directory import is_bitext, recipe_of
+from cclm.training.directory import data_of, is_bitext, recipe_of, tasks_of
 from cclm.training.lock import owner_of
 from cclm.training.provenance import newest_checkpoint, progress_of
 
@@ -24,7 +25,7 @@ class RunState:
     """How far a run has come. What is unknown is None."""
 
     state: str
-    """running, interrupted, finished, damaged, or bitext system for a folder of bitext runs."""
+    """running, interrupted, finished, failed, damaged, or bitext system for a folder of bitext runs."""
     reason: str | None = None
     """Why it ended, who runs it, or what is wrong with it."""
     step: int | None = None
@@ -69,6 +70,9 @@ def _state_of(run: Path) -> RunState:
         step = next((event.step for event in _events_backwards(run)), 0)
     elif progress and progress.is_over(max_steps):
         state, reason = "finished", progress.finished
+    elif (failed := NotFinite.find(run / NOT_FINITE)) and failed.batches and failed.batches[-1].step > step:
+        at = failed.batches[-1].step
+        state, reason = "failed", f"step {at:,}: loss or gradient not finite; lower training.learning_rate"
     best = progress.selected_step if progress else None
     return RunState(state, reason, step, max_steps, best, _dev_loss(run, best), _bleu(run))
 
@@ -84,3 +88,27 @@ def _events_backwards(run: Path) -> Iterator[Event]:
 
 def _bleu(run: Path) -> Means | None:
     return Scores.read(run / "scores.json").means if (run / "scores.json").exists() else None
+
+
+def tokens_per_pass(run: Path) -> dict[str, int]:
+    """Target tokens in the training text of each task of a run, ends of sentences included."""
+    recipe = recipe_of(run)
+    prepared = data_of(run, recipe)
+    found = {}
+    for task in tasks_of(run, recipe, prepared).values():
+        starts = prepared.corpus(task.language, "train").offsets  # other, pivot, other, pivot, ...
+        of_pivot = int(starts[2::2].sum()) - int(starts[1:-1:2].sum())
+        whole, pairs = int(starts[-1]) if len(starts) else 0, len(starts) // 2
+        found[task.name] = (of_pivot if task.direction.to_pivot else whole - of_pivot) + pairs
+    return found
+
+
+def continue_command(run: Path) -> str | None:
+    """The command that resumes a run; None for a bitext model, which `cclm benchmark` resumes."""
+    if is_bitext(run) or is_bitext(run.resolve().parent):
+        return None
+    work = recipe_of(run).work
+    here = os.path.relpath(work) if Path(work).is_relative_to(Path.cwd()) else work
+    given = read_settings(run / CONFIG).get("work")
+    override = [] if isinstance(given, str) and Path(given).resolve() == Path(work).resolve() else [f"work={here}"]
+    return shlex.join(["cclm", "train", str(run / CONFIG), *override])

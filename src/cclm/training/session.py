@@ -31,7 +31,7 @@ from cclm.training.device import Device, device_of
 from cclm.training.directory import Task, task_graph, tasks
 from cclm.training.forking import Forks
 from cclm.training.lock import Lock, announce
-from cclm.training.log import LogWriter, TensorBoard
+from cclm.training.log import LogWriter, TensorBoard, Trackio
 from cclm.training.provenance import (
     FREE,
     begun_precision,
@@ -64,6 +64,8 @@ class Options:
     """Translates the dev sets, for a recipe that asks for BLEU."""
     tensorboard: bool = False
     """Write the curves of the log into RUN/tensorboard."""
+    trackio: bool = False
+    """Log the same curves to Trackio."""
     strict: bool = False
     """Fail where the newest checkpoint is damaged, instead of falling back to the one before."""
     force: bool = False
@@ -202,9 +204,8 @@ class _Session:
                 console.print(f"{part} {own.name}")
             if self.device.emulates:
                 console.print(f"{self.device.precision} is emulated: this processor multiplies in fp32 and rounds")
-            wanted = self.options.tensorboard and first
-            curves = TensorBoard(self.folder, progress.step, console.print) if wanted else None
-            log.listeners += [forks.log, *([curves.write] if curves else [])]
+            curves = self._curves(progress.step, console) if first else []
+            log.listeners += [forks.log, *(one.write for one in curves)]
             trainer = Trainer(parts, progress, Outputs(self.folder, log, console, forks, forced_settings(self.folder)))
             self.ranks.wait()  # some ranks are slow to set up; from here on every rank answers within a step
             self.ranks.check_same_weights(parts.model, progress.step)
@@ -218,8 +219,17 @@ class _Session:
             finally:
                 log.close()
                 forks.close()
-                if curves:
-                    curves.close()
+                for one in curves:
+                    one.close()
+
+    def _curves(self, step: int, console: TrainingConsole) -> list[TensorBoard | Trackio]:
+        """What draws the log while it is written, as asked for."""
+        found: list[TensorBoard | Trackio] = []
+        if self.options.tensorboard:
+            found.append(TensorBoard(self.folder, step, console.print))
+        if self.options.trackio:
+            found.append(Trackio(self.folder, console.print))
+        return found
 
     def _parts(self, poll: Poll) -> Parts:
         recipe, device = self.recipe, self.device

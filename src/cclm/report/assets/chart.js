@@ -5,17 +5,18 @@ const MANY = 12; // with more languages, lines are thin, coloured by HRL or LRL,
 function chart(holder, data, spec, playhead) {
   const width = Math.max(holder.clientWidth || 800, 280);
   const many = spec.languages.length > MANY;
+  const who = spec.who || data.languages; // whose curves these are
   const frame = {
-    left: 40, right: width - (many ? 64 : 53 + 7 * nameLength(data)), top: 26, bottom: Math.max(spec.languages.length * 15, 220), many,
+    left: spec.left || 40, right: width - (many ? 64 : 53 + 7 * nameLength(who)), top: 26, bottom: Math.max(spec.languages.length * 15, spec.height || 220), many,
   };
-  if (many) frame.bottom = 260;
+  if (many) frame.bottom = spec.height || 260;
   const steps = data.rounds.steps;
   const x = scale(Math.min(0, steps[0]), steps[steps.length - 1], frame.left, frame.right);
   const [low, high] = spec.range;
   const y = scale(low, high, frame.bottom, frame.top, spec.powers);
   // Points are clipped to the frame anyway; the limits avoid huge coordinates.
   const place = (value) => Math.max(-20, Math.min(frame.bottom + 20, y(Math.max(value, spec.powers ? low / 4 : low))));
-  const plot = { data, spec, frame, steps, x, y: place };
+  const plot = { data, who, spec, frame, steps, x, y: place };
   const curves = spec.stacked ? bands(plot) : lines(plot);
   const reading = spec.stacked || many ? null : labels(plot, curves);
   const root = svg(
@@ -80,13 +81,13 @@ function powers(low, high) {
 }
 
 function lines(plot) {
-  const { data, spec, x, y, steps, frame } = plot;
+  const { who, spec, x, y, steps, frame } = plot;
   return spec.languages.map((number) => {
-    const language = data.languages[number];
+    const language = who[number];
     const values = spec.table[number];
     let pen = "M";
     const route = values.map((value, i) => {
-      if (value === null) pen = "M";
+      if (value === null && !spec.joins) pen = "M";
       const point = value === null ? "" : `${pen}${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`;
       if (value !== null) pen = "L";
       return point;
@@ -101,10 +102,10 @@ function lines(plot) {
 
 // Weights are constant between two rounds: the edges of bands are steps, not slopes.
 function bands(plot) {
-  const { data, spec, x, y, steps, frame } = plot;
+  const { who, spec, x, y, steps, frame } = plot;
   const floor = steps.map(() => 0);
   return spec.languages.map((number) => {
-    const language = data.languages[number];
+    const language = who[number];
     const values = spec.table[number];
     const bottom = floor.slice();
     values.forEach((value, i) => (floor[i] += value || 0));
@@ -156,10 +157,10 @@ function admissionLabel(at, names, frame) {
 }
 
 // With many languages: the median of the HRLs and of the LRLs, as labelled strong lines.
-function medians({ data, spec, steps, frame, x, y }) {
+function medians({ who, spec, steps, frame, x, y }) {
   const sides = [["hrl", "HRLs"], ["lrl", "LRLs"]];
   const groups = sides.map(([side, label]) => {
-    const tables = spec.languages.filter((n) => (data.languages[n].side || "hrl") === side).map((n) => spec.table[n]);
+    const tables = spec.languages.filter((n) => (who[n].side || "hrl") === side).map((n) => spec.table[n]);
     const points = steps.map((_, i) => median(tables.map((values) => values[i]).filter((value) => value !== null)));
     return { side, label, points: points.map((value, i) => [i, value]).filter(([, value]) => value !== null) };
   }).filter(({ points }) => points.length);
@@ -172,11 +173,11 @@ function medians({ data, spec, steps, frame, x, y }) {
 }
 
 // With many bands: the shares of all HRLs and of all LRLs in the last round.
-function shares({ data, spec, steps, frame, y }) {
+function shares({ who, spec, steps, frame, y }) {
   const last = steps.length - 1;
   let floor = 0;
   return svg("g", { class: "medians" }, [["hrl", "HRLs"], ["lrl", "LRLs"]].map(([side, label]) => {
-    const members = spec.languages.filter((n) => (data.languages[n].side || "hrl") === side);
+    const members = spec.languages.filter((n) => (who[n].side || "hrl") === side);
     const share = members.reduce((sum, n) => sum + (spec.table[n][last] || 0), 0);
     floor += share;
     const place = { x: frame.right + 6, y: y(floor - share / 2) + 4 };

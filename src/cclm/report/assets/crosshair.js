@@ -20,8 +20,8 @@ function bandLabels(plot, curves) {
 }
 
 // Names at the right edge, each connected to its curve; the values are those of the selected round.
-function namesAt({ data, frame, spec }, curves, wanted) {
-  const longest = nameLength(data);
+function namesAt({ who, frame, spec }, curves, wanted) {
+  const longest = nameLength(who);
   const positions = spreadApart(wanted, 15, frame.top + 2, frame.bottom - 2);
   const values = curves.map(() => svg("tspan", { class: "value", dx: 5 }));
   const group = svg(
@@ -40,12 +40,19 @@ function namesAt({ data, frame, spec }, curves, wanted) {
       ),
     ]),
   );
-  const show = (i) => curves.forEach((curve, k) => (values[k].textContent = spec.format(curve.values[i])));
+  const show = (i) => curves.forEach((curve, k) => (values[k].textContent = spec.format(valueAt(spec, curve, i))));
   return { group, show };
 }
 
+// Of a curve that is not measured at every round, the value that it had last.
+function valueAt(spec, curve, i) {
+  if (!spec.joins) return curve.values[i];
+  while (i > 0 && curve.values[i] === null) i--;
+  return curve.values[i];
+}
+
 // The most letters of a name at the end of a curve.
-const nameLength = (data) => Math.max(5, Math.min(11, data.languages.reduce((most, { name }) => Math.max(most, name.length), 0)));
+const nameLength = (who) => Math.max(5, Math.min(11, who.reduce((most, { name }) => Math.max(most, name.length), 0)));
 
 const clipped = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
@@ -118,8 +125,8 @@ function nearestCurve(curves, i, at, { y }) {
   return best;
 }
 
-function description({ data, spec, steps }) {
-  const end = (n) => `${data.languages[n].name} ${spec.format(spec.table[n][lastOf(spec.table[n])])}`;
-  const extent = `${spec.languages.length} languages, steps ${integer(steps[0])} to ${integer(steps[steps.length - 1])}`;
+function description({ who, spec, steps }) {
+  const end = (n) => `${who[n].name} ${spec.format(spec.table[n][lastOf(spec.table[n])])}`;
+  const extent = `${spec.languages.length} ${spec.noun || "languages"}, steps ${integer(steps[0])} to ${integer(steps[steps.length - 1])}`;
   return `${extent}. At the end: ${spec.languages.slice(0, 24).map(end).join(", ")}`;
 }

@@ -47,16 +47,9 @@ function graphSection(data, playhead) {
   }
   if (!drawing) return [quiet("No language graph: graph.json is neither in the run nor in its work folder.")];
   playhead.listeners.push(languageGraph(drawing.querySelector("svg"), data));
-  const explanation = "A strong line connects each low-resource language (LRL) with its nearest high-resource language "
-    + "(HRL); the number on it is their similarity. The number beside an LRL is its HRLs-evaluated competence: the ring "
-    + "is closed when it reaches the threshold. Filled: admitted.";
-  const directions = data.pivot
-    ? ` Two numbers: translation into ${data.pivot}, then out of ${data.pivot}. Pale: one of both directions is admitted.`
-    : "";
-  const absent = data.graph.absent ? ` ${integer(data.graph.absent)} less similar languages are not drawn.` : "";
   const measured = data.rounds.steps.length > 0;
   const controls = measured ? player(data, playhead) : null;
-  const figure = html("figure", {}, drawing, controls, html("figcaption", {}, explanation + directions + absent));
+  const figure = html("figure", {}, drawing, controls, html("figcaption", {}, graphCaption(data)));
   return [figure, measured ? null : quiet("No round has been measured yet.")];
 }
 

@@ -1,0 +1,464 @@
+"""`cclm board`: a live page over run directories. Read-only, for this machine alone unless asked otherwise.
+
+No part of a request ever becomes a path: ids in addresses are looked up among the runs that the board has found.
+"""
+
+import asyncio
+import hmac
+import ipaddress
+import json
+import platform
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cache
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from cclm.errors import ConfigError
+from cclm.report.board_folder import Board, BoardRun, Group, is_file, trial_states
+from cclm.report.document import asset, render
+
+PORT = 8600
+SCRIPTS = ("elements.js", "chart.js", "crosshair.js", "curves.js", "graph.js", "player.js", "sections.js",
+           "board_live.js", "board_run.js", "board_many.js", "board.js")  # fmt: skip
+"""The first ones are those of the report: graph, curves and tables have one implementation."""
+POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; object-src 'none';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+REPORT_POLICY = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+"""A report is one file with its script in it. It is shown without an origin: it cannot reach even the board."""
+FIGURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+MOST_STREAMS, MOST_CONNECTIONS, MOST_COMPARED = 24, 64, 40
+MOST_TARGET = 4096
+"""Bytes of an address."""
+MOST_HEADERS = 16_384
+"""Bytes of all headers of a request; cookies of other programs on this machine are among them."""
+HEADER_SECONDS = 10.0
+"""A connection that has not sent its whole request by then is closed."""
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+COOKIE = "cclm-board"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may see the board: by which names it may be asked for, and with which token."""
+
+    hosts: tuple[str, ...] = LOOPBACK
+    any_address: bool = False
+    """Whether any IP address is a good name. Names of other sites that point here (DNS rebinding) never are."""
+    token: str | None = None
+
+    def allows_host(self, host: str) -> bool:
+        """Whether a Host header names this board."""
+        name = host.lower().rpartition(":")[0] if _has_port(host) else host.lower()
+        if name in self.hosts:
+            return True
+        try:
+            return self.any_address and bool(ipaddress.ip_address(name.strip("[]")))
+        except ValueError:
+            return False
+
+    def allows(self, given: str | None) -> bool:
+        """Whether a token is the right one, compared in constant time."""
+        return self.token is None or (given is not None and hmac.compare_digest(given.encode(), self.token.encode()))
+
+
+def _has_port(host: str) -> bool:
+    return ":" in host and not host.endswith("]")
+
+
+class Guard:
+    """Refuses whatever a read-only page for this machine need not answer; adds the headers that every answer has."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request, or passes it on."""
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("content-security-policy", POLICY)
+            await send(message)
+
+        refusal = self._refusal(scope)
+        await (refusal or self._app)(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._access.allows_host(hosts[0]):
+            return _refuse(400, "this board is not called that; open the address that `cclm board` printed")
+        if scope["method"] not in ("GET", "HEAD"):
+            return _refuse(405, "the board only reads: GET and HEAD", allow="GET, HEAD")
+        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+            return _refuse(413, "the board takes no content")
+        if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > MOST_TARGET:
+            return _refuse(414, "the address is too long")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADERS:
+            return _refuse(431, "the headers are too long")
+        return self._check_token(scope, headers)
+
+    def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
+        query = QueryParams(scope["query_string"]).get("token")
+        if self._access.token is None:
+            return None
+        if query is not None and self._access.allows(query):  # once; from then on a cookie, so that no link shows it
+            answer = RedirectResponse("/", 303)
+            answer.set_cookie(COOKIE, query, httponly=True, samesite="strict", path="/")
+            return answer
+        bearer = headers.get("authorization", "").partition("Bearer ")[2] or None
+        if self._access.allows(bearer) or self._access.allows(_cookie(headers)):
+            return None
+        return _refuse(401, "this board needs its token: open the address that `cclm board` printed")
+
+
+def _cookie(headers: Headers) -> str | None:
+    found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    return found.value if found else None
+
+
+def _refuse(status: int, message: str, **headers: str) -> Response:
+    return PlainTextResponse(f"{message}\n", status, {"connection": "close", **headers})
+
+
+@dataclass
+class Pages:
+    """The answers of the board."""
+
+    board: Board
+    is_over: Callable[[], bool] = lambda: False
+    streams: int = field(default=0)
+
+    def app(self, access: Access) -> ASGIApp:
+        """The board as an ASGI application."""
+        routes = [
+            Route("/", self.overview_page),
+            Route("/compare", self.compare_page),
+            Route("/runs/{id}", self.run_page),
+            Route("/runs/{id}/report", self.run_report),
+            Route("/groups/{id}", self.group_page),
+            Route("/groups/{id}/report", self.group_report),
+            Route("/groups/{id}/figures/{number:int}", self.figure),
+            Route("/api/overview", self.overview),
+            Route("/api/runs/{id}", self.run),
+            Route("/api/groups/{id}", self.group),
+            Route("/api/series", self.series),
+            Route("/api/events", self.events),
+            Route("/assets/{name}", self.asset),
+        ]
+        handlers: dict[Any, Any] = {404: _not_found, 405: _not_found, 500: _failed}
+        return Guard(Starlette(routes=routes, exception_handlers=handlers), access)
+
+    def overview_page(self, _: Request) -> Response:
+        if id_ := self.board.only_run():
+            return RedirectResponse(f"/runs/{id_}", 303)
+        return _page("overview", self.board.folder.resolve().name)
+
+    def compare_page(self, _: Request) -> Response:
+        return _page("compare", "Comparison")
+
+    def run_page(self, request: Request) -> Response:
+        run = self._run(request)
+        with self.board.lock:
+            run.looked_at = time.time()
+            drawing = run.run.graph()
+        return _page("run", run.name, run.id, graph=drawing)
+
+    def group_page(self, request: Request) -> Response:
+        group = self._group(request)
+        return _page(group.kind, group.name, group.id)
+
+    def overview(self, _: Request) -> Response:
+        with self.board.lock:
+            runs = [run.summary() for run in self.board.runs.values()]
+            groups = [_group_facts(self.board, group) for group in self.board.groups.values()]
+            folder, more = self.board.folder.resolve().name, self.board.more_runs
+        return _json({"folder": folder, "runs": runs, "groups": groups, "more_runs": more})
+
+    def run(self, request: Request) -> Response:
+        run, query = self._run(request), request.query_params
+        with self.board.lock:
+            run.looked_at = time.time()
+            data = run.run.data()
+            names = [language["name"] for language in data["languages"]]
+            is_same = query.get("generation") == run.run.generation
+            start = min(_number(query.get("rows")), run.run.story.rounds.kept) if is_same else 0
+            rounds = run.run.rounds(names, start)
+            return _json(data | {"rounds": rounds, "generation": run.run.generation, "now": run.summary()})
+
+    def group(self, request: Request) -> Response:
+        group = self._group(request)
+        with self.board.lock:
+            lead = group.document.lead if group.document else None
+            facts = {"lead": lead, "sections": group.sections()}
+            return _json(_group_facts(self.board, group) | facts)
+
+    def series(self, request: Request) -> Response:
+        """One curve per run. Unknown runs are left out: they may have been deleted while a page was open."""
+        query = request.query_params
+        wanted = list(dict.fromkeys(query.getlist("run")))
+        if len(wanted) > MOST_COMPARED:
+            raise HTTPException(400, f"at most {MOST_COMPARED} runs at once")
+        found = []
+        with self.board.lock:
+            for run in (self.board.runs[id_] for id_ in wanted if id_ in self.board.runs):
+                curve = run.run.series(query.get("what", ""), query.get("language") or None)
+                if curve is None:
+                    raise HTTPException(404, "there is no such curve")
+                languages = list(run.run.story.rounds.names)
+                found.append({"steps": curve[0], "values": curve[1], "languages": languages, "now": run.summary()})
+        return _json({"runs": found})
+
+    def figure(self, request: Request) -> Response:
+        figures = self._group(request).figures()
+        number = request.path_params["number"]
+        if number >= len(figures):
+            raise HTTPException(404)
+        headers = {"content-security-policy": FIGURE_POLICY}
+        return Response(figures[number].encode(errors="replace"), 200, headers, "image/svg+xml")
+
+    def run_report(self, request: Request) -> Response:
+        return _report(self._run(request).report)
+
+    def group_report(self, request: Request) -> Response:
+        return _report(self._group(request).report)
+
+    def asset(self, request: Request) -> Response:
+        found = _assets().get(request.path_params["name"])
+        if found is None:
+            raise HTTPException(404)
+        return Response(found[0], 200, {"cache-control": "no-cache"}, found[1])
+
+    async def events(self, _: Request) -> Response:
+        """Which runs have changed, as they change: server-sent events."""
+        if self.streams >= MOST_STREAMS:
+            return _refuse(503, "too many pages of this board are open", **{"retry-after": "5"})
+        return StreamingResponse(self._events(), 200, {"x-accel-buffering": "no"}, "text/event-stream")
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        self.streams += 1
+        try:
+            sent, quiet = -1, 0
+            while not self.is_over():
+                now = self.board.revision
+                if now != sent:
+                    content = json.dumps({"changed": self._changed_since(sent)})
+                    sent, quiet = now, 0
+                    yield f"data: {content}\n\n".encode()
+                elif quiet >= 60:  # a comment shows both sides that the other is there
+                    quiet = 0
+                    yield b": still here\n\n"
+                quiet += 1
+                await asyncio.sleep(0.25)
+        finally:
+            self.streams -= 1
+
+    def _changed_since(self, revision: int) -> list[str]:
+        runs = [run.id for run in list(self.board.runs.values()) if run.revision > revision]
+        return runs + [group.id for group in list(self.board.groups.values()) if group.revision > revision]
+
+    def _run(self, request: Request) -> BoardRun:
+        if run := self.board.runs.get(request.path_params["id"]):
+            return run
+        raise HTTPException(404)
+
+    def _group(self, request: Request) -> Group:
+        if group := self.board.groups.get(request.path_params["id"]):
+            return group
+        raise HTTPException(404)
+
+
+def _group_facts(board: Board, group: Group) -> dict[str, Any]:
+    facts = {"id": group.id, "kind": group.kind, "name": group.name, "problem": group.problem}
+    return facts | {"trials": trial_states(board, group), "report": is_file(group.report)}
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _page(kind: str, title: str, id_: str = "", *, graph: str | None = None) -> Response:
+    drawing = None if graph is None else Markup(graph)
+    text = render("board.html.j2", kind=kind, title=title, id=id_, graph=drawing)
+    return Response(text.encode(errors="replace"), 200, media_type="text/html; charset=utf-8")
+
+
+def _report(path: Path) -> Response:
+    if not is_file(path):
+        raise HTTPException(404)
+    headers = {"content-security-policy": REPORT_POLICY}
+    return Response(path.read_bytes(), 200, headers, "text/html; charset=utf-8")
+
+
+def _json(content: object) -> Response:
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return Response(text.encode(), 200, media_type="application/json")
+
+
+@cache
+def _assets() -> dict[str, tuple[bytes, str]]:
+    script, style = "".join(map(asset, SCRIPTS)), asset("page.css") + asset("board.css")
+    return {
+        "board.js": (script.encode(), "text/javascript; charset=utf-8"),
+        "board.css": (style.encode(), "text/css; charset=utf-8"),
+        "icon.svg": (asset("icon.svg").encode(), "image/svg+xml"),
+    }
+
+
+async def _not_found(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    return PlainTextResponse("there is no such page on this board\n", status)
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    _report_problem(f"{type(error).__name__}: {error}")
+    return PlainTextResponse("the board could not answer this; its terminal says why\n", 500)
+
+
+class _Protocol(H11Protocol):
+    """HTTP/1.1; a client that does not finish its request is disconnected."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEADER_SECONDS, self._close_if_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _close_if_silent(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A socket at this port or, where none was asked for, at the first free one from 8600 on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for wanted in [port] if port is not None else range(PORT, PORT + 100):
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, wanted))
+            listening.listen(64)  # from here on a browser may ask; it is answered when the board is ready
+        except OSError as error:
+            listening.close()
+            failure = error
+            continue
+        return listening
+    raise ConfigError(f"cannot listen on {host} port {wanted}: {failure.strerror}; give another with --port")
+
+
+def access_to(host: str, token: str | None) -> Access:
+    """Who may see a board that listens on this address; beyond this machine nobody without a token."""
+    if is_loopback(host):
+        return Access((*LOOPBACK, host.lower()), token=token)
+    names = (*LOOPBACK, host.lower(), platform.node().lower())
+    return Access(names, any_address=True, token=token or secrets.token_urlsafe(16))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def address(listening: socket.socket, access: Access) -> str:
+    """The address to open."""
+    host, port = listening.getsockname()[:2]
+    shown = platform.node() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/" + (f"?token={access.token}" if access.token else "")
+
+
+class _Server(uvicorn.Server):
+    """A server whose signals are those of the command: main.py turns them into an exit code."""
+
+    def is_over(self) -> bool:
+        return self.should_exit
+
+
+def serve(
+    folder: Path, listening: socket.socket, access: Access, *, ended: Callable[[], Awaitable[object]] | None = None
+) -> None:
+    """Serves the board of a folder until a signal arrives, or `ended` returns."""
+    board, is_over = Board(folder), threading.Event()
+    pages = Pages(board)
+    server = _Server(configuration(pages.app(access)))
+    pages.is_over = server.is_over
+    reader = threading.Thread(target=board.watch, args=(is_over, _report_problem), daemon=True)
+    reader.start()
+    try:
+        asyncio.run(_serve(server, listening, ended))
+    finally:
+        is_over.set()
+        reader.join(2)
+
+
+async def _serve(
+    server: uvicorn.Server, listening: socket.socket, ended: Callable[[], Awaitable[object]] | None
+) -> None:
+    async def stop_when_ended() -> None:
+        if ended:
+            await ended()
+            server.should_exit = True
+
+    waiting = asyncio.ensure_future(stop_when_ended())
+    await server.serve(sockets=[listening])
+    waiting.cancel()
+
+
+def configuration(app: ASGIApp) -> uvicorn.Config:
+    """How uvicorn serves a board: few connections, small requests, no waiting for slow clients."""
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        backlog=64,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=2,
+        h11_max_incomplete_event_size=4 * MOST_HEADERS,
+    )
+
+
+def _report_problem(problem: str) -> None:
+    print(f"cclm board: {problem}", file=sys.stderr, flush=True)

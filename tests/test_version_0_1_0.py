@@ -80,7 +80,7 @@ def test_every_run_is_listed_with_its_state(folder: Path) -> None:
     short += [f"grid-{aggregate}-{threshold}" for aggregate in ("avg", "max") for threshold in ("0.95", "9")]
     expected = {f"runs/{name}": ("finished", 60) for name in (*short, "bitext/aze", "bitext/tur")}
     expected |= {"runs/tiny": ("finished", 120), "runs/interrupted": ("interrupted", 85)}
-    assert {row["run"]: (row["state"], row["step"]) for row in listed if "step" in row} == expected
+    assert {row["run"]: (row["state"], row["step"]) for row in listed if row["step"] is not None} == expected
     bleu = {row["run"]: row["bleu"] for row in listed if row["bleu"]}
     assert bleu["runs/tiny"] == read(FIXTURE / RUN / "scores.json")["means"]
 
@@ -189,7 +189,9 @@ def test_what_is_done_is_not_done_again(folder: Path, command: list[str], result
     done = files(folder, *TRAINED, *TRANSLATED)
     cclm(folder, *command)
     assert files(folder, *TRAINED, *TRANSLATED) == done
-    assert differences(read(FIXTURE / result), read(folder / result)) == []
+    found = differences(read(FIXTURE / result), read(folder / result))
+    # Version 0.1.0 did not count the tokens of the steps after the last train event: 10 of 60.
+    assert [difference for difference in found if ".tokens: " not in difference] == []
 
 
 SMALL = [

@@ -27,7 +27,8 @@ COMMANDS = {
     "sweep": ["sweep", "recipe.yaml", *STEPS, "--threshold", "0.3", "--threshold", "9", "--aggregate", "max"],
     "study": ["study", "mini.yaml"],
 }
-CLOCKS = re.compile(r"(^|/)(timing\.jsonl|environment\.json)$")
+CLOCKS = re.compile(r"(^|/)(timing\.jsonl|environment\.json)$|^studies/\w+/report\.(md|html)$")
+"""Files with times in them. The report of a study says how many seconds its trainings took."""
 
 
 @pytest.fixture(scope="module")

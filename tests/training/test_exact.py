@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -270,9 +271,12 @@ def test_what_checkpoints_cannot_continue_with_is_refused_even_if_forced(runs: R
 
 
 def test_a_run_has_one_owner(runs: Runs) -> None:
-    with Lock(runs.folder("owned")):
-        refused = runs.train("owned")
-    assert refused.code == 1
-    assert f"belongs to process {os.getpid()}" in refused.output
-    assert runs.train("owned", "training.max_steps=1").code == 0
+    with ThreadPoolExecutor(1) as pool:
+        with Lock(runs.folder("owned")):
+            training = pool.submit(runs.train, "owned", "training.max_steps=1")
+            assert not wait([training], timeout=2).done
+            assert not (runs.folder("owned") / "log.jsonl").exists()
+        done = training.result()
+    assert done.code == 0
+    assert f"waiting for {os.getpid()}@" in done.output
     assert owner_of(runs.folder("owned")) is None

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cclm.report.board import Access, access_to, listen, serve
+from cclm.report.board import listen, serve
+from cclm.report.board_access import Access, access_to
 
 
 @dataclass(frozen=True)

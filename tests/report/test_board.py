@@ -17,7 +17,8 @@ from made_run import EVIL, write_evil
 
 from cclm.errors import ConfigError
 from cclm.report import board as board_module
-from cclm.report.board import MOST_CONNECTIONS, MOST_STREAMS, Access, Board, Pages, access_to, address, listen
+from cclm.report.board import MOST_CONNECTIONS, MOST_STREAMS, Board, Pages, address, listen
+from cclm.report.board_access import Access, access_to
 from cclm.report.pages import run_report, write_study
 
 VERBS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "BREW")

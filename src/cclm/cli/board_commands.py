@@ -34,7 +34,8 @@ def board(folder: Path, port: int | None, host: str, token: str | None, opens: b
         raise click.UsageError(f"{folder}: no such folder; give a run, a work folder, or a folder above")
     import asyncio
 
-    from cclm.report.board import access_to, address, listen, serve
+    from cclm.report.board import address, listen, serve
+    from cclm.report.board_access import access_to
 
     access, listening = access_to(host, token), listen(host, port)
     url = address(listening, access)

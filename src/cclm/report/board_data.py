@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -30,10 +29,9 @@ from cclm.formats.log import (
 )
 from cclm.formats.run import CONFIG, ENVIRONMENT, LOG, TIMING, Timing
 from cclm.report.run import Run, run_facts
-from cclm.report.run_data import TABLES, run_data, run_graph
+from cclm.report.run_data import TABLES, Json, run_data, run_graph
 from cclm.report.series import Merged, Rounds, finite, mean_of, significant
 
-Json = dict[str, Any]  # on its way to the page
 MOST_NEWS = 400
 """Events in words that are kept beside admissions."""
 MOST_NAMED = 8

@@ -12,8 +12,9 @@ from typing import Any
 from cclm.errors import ConfigError, DataError
 from cclm.formats.study import DeclaredFile, StudyResults
 from cclm.formats.sweep import Sweep
-from cclm.report.board_data import NO_LOCK, FollowedRun, Json, _stamp
+from cclm.report.board_data import NO_LOCK, FollowedRun, _stamp
 from cclm.report.document import Document, Figure, Paragraph, Table
+from cclm.report.run_data import Json
 from cclm.report.study import Study
 from cclm.report.study_page import study_document
 from cclm.report.sweep import sweep_document

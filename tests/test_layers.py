@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "memory": set(),
     "progress_bar": set(),
     "signals": set(),
+    "text_table": set(),
     "curriculum": {"rng"},
     "paper": {"curriculum"},
     "phrasebook": {"rng"},
@@ -25,13 +26,14 @@ MAY_IMPORT = {
     "recipe": {*BASE, "curriculum", "formats"},
     "data": {*BASE, "rng", "progress_bar", "formats", "recipe", "phrasebook"},
     "model": set(),
-    "training": {*BASE, "rng", "memory", "curriculum", "formats", "recipe", "data", "model"},
+    "training": {*BASE, "text_table", "rng", "memory", "curriculum", "formats", "recipe", "data", "model"},
     "translation": {*BASE, "memory", "progress_bar", "formats", "recipe", "data", "model", "training"},
     "evaluation": {*BASE, "progress_bar", "model", "formats", "recipe", "data", "training", "translation"},
     "report": {*BASE, "curriculum", "paper", "formats", "training"},  # training: the state of a run, for the board
     "experiments": {
         *BASE,
         "progress_bar",
+        "text_table",
         "curriculum",
         "formats",
         "recipe",
@@ -41,7 +43,7 @@ MAY_IMPORT = {
         "evaluation",
         "report",
     },
-    "simulate": {*BASE, "rng", "curriculum", "paper", "recipe"},
+    "simulate": {*BASE, "text_table", "rng", "curriculum", "paper", "recipe"},
     "integrations": {"curriculum", "formats"},  # and nothing of ours imports it
     "__init__": {"curriculum", "translation", "integrations"},  # but for the curriculum, only when a function is called
     "__main__": {"cli"},

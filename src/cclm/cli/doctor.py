@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cclm.data.doctor import Diagnosis, Problem, Row, diagnose
@@ -14,6 +13,7 @@ from cclm.errors import ConfigError
 from cclm.experiments.early_checks import refuse_impossible_curriculum
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
+from cclm.text_table import text_table
 
 
 def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
@@ -48,9 +48,8 @@ def _refusals(recipe: Recipe) -> list[Problem]:
 
 def view(diagnosis: Diagnosis) -> RenderableType:
     """The counts for people."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for head in ("", "split", "pairs", "drop", "words", "ratio", "dup", "copy", "leak", "unk", "language"):
-        table.add_column(head, justify="left" if head in ("", "split", "language") else "right", no_wrap=True)
+    heads = ("", "split", "pairs", "drop", "words", "ratio", "dup", "copy", "leak", "unk", "language")
+    table = text_table(heads, left=("", "split", "language"), wrap=False)
     for row in diagnosis.rows:
         table.add_row(*_cells(row))
     drops = [

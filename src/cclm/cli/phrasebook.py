@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from cclm.errors import ConfigError, DataError
 from cclm.phrasebook import Phrasebook, generate, write
 from cclm.phrasebook.corpus import SIZES
+from cclm.text_table import text_table
 
 
 def sizes(given: Sequence[str]) -> dict[str, tuple[int, int, int]]:
@@ -30,9 +30,7 @@ def run(folder: Path, seed: int, wanted: Mapping[str, tuple[int, int, int]]) -> 
         rows = write(book, generate(book, seed=seed, sizes=wanted), folder)
     except OSError as error:
         raise DataError(f"{error.filename or folder}: {error.strerror or error}") from None
-    table = Table(box=None, padding=(0, 1), header_style="bold")
-    for head in ("", "", "train", "dev", "test", "held out", "one word from training"):
-        table.add_column(head, justify="right" if head else "left")
+    table = text_table(("", "", "train", "dev", "test", "held out", "one word from training"))
     for row in rows:
         sizes = (f"{row.train:,}", f"{row.dev:,}", f"{row.test:,}", f"{row.test_held_out:,}")
         table.add_row(row.language, row.name, *sizes, f"{row.test_near_share:.0%}")

@@ -4,7 +4,6 @@ import json
 import time
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cclm.atomic import write_if_changed
@@ -14,6 +13,7 @@ from cclm.experiments.graph import language_graph, write_graph
 from cclm.experiments.pipeline import Pipeline
 from cclm.recipe.schema import Recipe
 from cclm.report.graph import draw_graph, similarity_table
+from cclm.text_table import text_table
 
 
 def prepare(recipe: Recipe, *, as_json: bool, dry_run: bool = False, workers: int | None = None) -> None:
@@ -39,9 +39,7 @@ def prepare(recipe: Recipe, *, as_json: bool, dry_run: bool = False, workers: in
 
 def view(prepared: Prepared) -> RenderableType:
     """The counts for people."""
-    table = Table(box=None, padding=(0, 1), header_style="bold")
-    for head in ("", "train", "dev", "test", "dropped"):
-        table.add_column(head, justify="right" if head else "left")
+    table = text_table(("", "train", "dev", "test", "dropped"))
     for lang, sizes in prepared.sizes.items():
         dropped = sum(sum(counts.dropped.values()) for counts in prepared.manifest.counts[lang].values())
         table.add_row(lang, *(f"{sizes[s]:,}" if s in sizes else "-" for s in ("train", "dev", "test")), f"{dropped:,}")

@@ -12,6 +12,7 @@ from cclm.formats.scores import Scores
 from cclm.formats.study import StudyResults
 from cclm.formats.sweep import Sweep
 from cclm.report.document import name_seeds
+from cclm.text_table import text_table
 
 MEANS = {"all": "mean", "hrl": "HRLs", "lrl": "LRLs"}
 
@@ -21,9 +22,7 @@ def print_scores(scores: Scores) -> None:
     rows = {**scores.languages, **scores.zero_shot}
     scorers = scores.signature.scorers
     off_target = any("off_target" in row for row in rows.values())
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for head in ("", "BLEU", "95 %", "chrF", *(["off-target"] if off_target else []), *scorers):
-        table.add_column(head, justify="right" if head else "left")
+    table = text_table(("", "BLEU", "95 %", "chrF", *(["off-target"] if off_target else []), *scorers))
     for name, row in rows.items():
         interval = f"{row['bleu_low']:.1f}-{row['bleu_high']:.1f}"
         cells = [_off_target(row)] if off_target else []
@@ -75,14 +74,8 @@ def _is_over_seeds(comparison: Compared) -> bool:
 
 
 def _comparison_table(comparison: Compared, title: str, baseline: str) -> Table:
-    style = {"title_justify": "left", "title_style": "bold"}
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", title=title, **style)  # type: ignore[arg-type]
-    table.add_column("")
-    for head in (baseline, comparison.system.name, "difference", "95 %", "p"):
-        table.add_column(Text(head), justify="right")
-    table.add_column("")
-    if not _is_over_seeds(comparison):
-        table.add_column("SacreBLEU's p", justify="right")
+    heads = ["", baseline, comparison.system.name, "difference", "95 %", "p", ""]
+    table = text_table(heads if _is_over_seeds(comparison) else [*heads, "SacreBLEU's p"], title=title)
     for lang, row in comparison.languages.items():
         table.add_row(lang, *_cells(row))
     for key, row in comparison.means.items():
@@ -121,9 +114,7 @@ def _legend(samples: int, comparisons: Sequence[Compared]) -> str:
 
 def print_study(results: StudyResults) -> None:
     """The arms of a study with their scores, mean over seeds, and what the primary comparisons license."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for head in ("", "seeds", "BLEU", "chrF", "HRLs", "LRLs"):
-        table.add_column(head, justify="right" if head else "left")
+    table = text_table(("", "seeds", "BLEU", "chrF", "HRLs", "LRLs"))
     for name, arm in results.arms.items():
         chrf = arm.chrf
         values = (arm.bleu and arm.bleu.all, chrf and chrf.all, chrf and chrf.hrl, chrf and chrf.lrl)
@@ -138,9 +129,7 @@ def print_study(results: StudyResults) -> None:
 
 def print_sweep(found: Sweep) -> None:
     """The leaves of a sweep, the choice among them, and the steps that sharing saved."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for head in ("", "threshold", "dev loss", "BLEU", "chrF", "admitted"):
-        table.add_column(head, justify="right" if head else "left")
+    table = text_table(("", "threshold", "dev loss", "BLEU", "chrF", "admitted"))
     for leaf in found.leaves:
         scores = ("-" if value is None else f"{value:.1f}" for value in (leaf.bleu, leaf.chrf))
         is_chosen = (leaf.threshold, leaf.aggregate) == (found.chosen.threshold, found.chosen.aggregate)

@@ -21,6 +21,7 @@ from cclm.formats.scores import Scores
 from cclm.recipe import Recipe, load_recipe
 from cclm.report.graph import similarity_table
 from cclm.report.pages import run_report
+from cclm.text_table import text_table
 
 METHODS = {
     "ccl-m-avg": ("name=ccl-m-avg",),
@@ -116,12 +117,7 @@ def _train(recipes: Mapping[str, Recipe], data: Path) -> None:
 
 def _table(sizes: Mapping[str, int], scores: Mapping[str, Scores], admissions: Mapping[str, int]) -> Table:
     title = "\nBLEU on the test sets, with 95 % intervals"
-    table = Table(
-        box=None, padding=(0, 2, 0, 0), header_style="bold", title=title, title_justify="left", title_style="bold"
-    )
-    table.add_column("")
-    for head in ("pairs", *scores, "admitted"):
-        table.add_column(head, justify="right")
+    table = text_table(("", "pairs", *scores, "admitted"), title=title)
     for lang, size in sizes.items():
         cells = [_cell(system.languages[lang]) for system in scores.values()]
         table.add_row(lang, f"{size:,}", *cells, f"step {admissions[lang]:,}" if lang in admissions else "at the start")

@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 
 from cclm.simulate.run import THRESHOLDS, Outcome, Round, compare_thresholds, simulate
 from cclm.simulate.scenario import Scenario, load_scenario
+from cclm.text_table import text_table
 
 FEW = 12
 """With at most this many languages, each language has a column."""
@@ -39,8 +40,7 @@ class SimulationView:
             yield self._thresholds(few)
 
     def _rounds(self) -> RenderableType:
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        table.add_column("step", justify="right")
+        table = text_table(["step"])
         for lang in self._scenario.sizes:
             table.add_column(lang, justify="right", style="cyan" if lang in self._scenario.high_resource else "")
         for record, admitted in _shown(self._outcome.rounds):
@@ -50,9 +50,7 @@ class SimulationView:
         return Group(table, Text(legend, style="dim"))
 
     def _summary(self) -> RenderableType:
-        table = Table(box=None, padding=(0, 1), header_style="bold")
-        for head in ("step", "admitted", "", "worst", "median", "best", "draws on LRLs"):
-            table.add_column(head, justify="right", no_wrap=True)
+        table = text_table(("step", "admitted", "", "worst", "median", "best", "draws on LRLs"), left=(), wrap=False)
         total = len(self._scenario.sizes)
         for record in _evenly_spaced(self._outcome.rounds, ROWS):
             competence = sorted(record["competence"][lang] for lang in record["admitted"]) if record["round"] else [0.0]
@@ -85,14 +83,9 @@ class SimulationView:
     def _thresholds(self, few: bool) -> RenderableType:
         gate = self._scenario.curriculum.gate
         title = f"Step of admission at other thresholds ({getattr(gate, 'aggregate', '')})"
-        table = Table(box=None, padding=(0, 1), header_style="bold", title=title, title_justify="left")
-        table.title_style = "bold"
-        table.add_column("threshold", justify="right")
         lrls = list(self._scenario.low_resource)
         heads = lrls if few else ["first", "a quarter", "half", "all"]
-        for head in heads:
-            table.add_column(head, justify="right")
-        table.add_column("draws on LRLs", justify="right")
+        table = text_table(["threshold", *heads, "draws on LRLs"], title=title)
         for threshold, outcome in self._others.items():
             on_lrls = sum(outcome.steps_on[lrl] for lrl in lrls) / sum(outcome.steps_on.values())
             mark = "bold" if threshold == getattr(gate, "threshold", None) else ""

@@ -15,6 +15,7 @@ from rich.text import Text
 from cclm.formats.checkpoint import Progress
 from cclm.formats.log import PerLanguage, Probe, Stopped, Train, Validation
 from cclm.formats.run import Timing
+from cclm.text_table import text_table
 
 HEADS = ("", "", "competence", "HRLs-evaluated", "share", "passes", "dev loss")
 OTHER_LINES = 4
@@ -164,9 +165,7 @@ def language_table(latest: Probe, passes: Mapping[str, float], *, threshold: flo
     """One row per language, as many as fit; `passes` is how often the data of each has been seen."""
     weights = latest.weights
     shown = fitting(list(passes), weights, latest.hrls_competence, max(1, height - OTHER_LINES))
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", caption_justify="left")
-    for head in HEADS:
-        table.add_column(head, justify="right" if head else "left", no_wrap=True)
+    table = text_table(HEADS, wrap=False)
     for lang in shown:
         ready = latest.hrls_competence.get(lang)
         table.add_row(

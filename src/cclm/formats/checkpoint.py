@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_serializer
 
-from cclm.atomic import atomic_text
+from cclm.atomic import write_if_changed
 from cclm.errors import DataError
 from cclm.formats.base import FileFacts, JsonFile, Part, explain, parse_json, sha256
 
@@ -50,7 +50,7 @@ def read_pointer(folder: Path, name: str) -> str | None:
 
 def write_pointer(folder: Path, name: str, step: int) -> None:
     """Makes `latest` or `best` point at the checkpoint of a step."""
-    atomic_text(folder / name, folder_name(step) + "\n")
+    write_if_changed(folder / name, folder_name(step) + "\n")
 
 
 class Manifest(JsonFile):

@@ -12,7 +12,7 @@ import click
 from cclm.cli.group import cli
 
 
-@cli.command()
+@cli.command(short_help="Show runs in a browser, live while they train.")
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--port", type=click.IntRange(1, 65535), help="Default: the first free one from 8600 on.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")

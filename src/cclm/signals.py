@@ -38,9 +38,13 @@ class Received:
 
 
 def end_at_once() -> None:
-    """For a command that has nothing to clean up: a signal ends it with a line and its exit code."""
-    for number in _heeded():
-        signal.signal(number, lambda number, _: end_now(number))
+    """For a command that has nothing to clean up: a signal ends it with a line and its exit code.
+
+    Signals that are ignored by now stay so: the command is ending because of them.
+    """
+    for number in ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: end_now(number))
 
 
 def end_now(number: int) -> None:

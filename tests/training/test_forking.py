@@ -99,3 +99,15 @@ def test_a_run_that_never_parts_is_the_same_training(folder: Path, data: Prepare
     assert origin_of(folder / "same" / "max-9.0") is None
     for name in gates:
         assert {path.name for path in (folder / "same" / name).iterdir()} >= {"made_from.json", "config.yaml"}
+
+
+@pytest.mark.slow
+def test_a_leader_whose_forks_were_settled_by_another_process_is_done(folder: Path, data: Prepared) -> None:
+    """A job that was told of forks before they were settled finds their run directories, and their logs removed."""
+    gates = gated(folder, "training.max_steps=20")
+    leader, fork = gates["max-9.0"], gates["avg-9.0"]
+    runs = folder / "settled"
+    reason = train(leader, data, GRAPH, BENCHMARK, runs / "max-9.0", Options(forks={"avg-9.0": fork}))
+    before = result(runs / "max-9.0"), result(runs / "avg-9.0")
+    assert train(leader, data, GRAPH, BENCHMARK, runs / "max-9.0", Options(forks={"avg-9.0": fork})) == reason
+    assert (result(runs / "max-9.0"), result(runs / "avg-9.0")) == before

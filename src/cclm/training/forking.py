@@ -66,12 +66,20 @@ class Forks:
 
     def __init__(self, lead: Path, curricula: Mapping[str, Curriculum], saved: Mapping[str, ForkState] | None) -> None:
         self._lead = lead
-        self._curricula = {name: curriculum for name, curriculum in curricula.items() if saved is None or name in saved}
+        self._curricula = {
+            name: curriculum
+            for name, curriculum in curricula.items()
+            if saved is None or (name in saved and not self._has_settled(name))
+        }
         self._logs: dict[str, LogWriter] = {}
         for name, curriculum in self._curricula.items():
             if saved is not None:
                 curriculum.load_state_dict(saved[name].curriculum)
             self._logs[name] = LogWriter(self._log(name), 0 if saved is None else saved[name].log_bytes)
+
+    def _has_settled(self, name: str) -> bool:
+        """Whether another process has settled this fork meanwhile, and removed its log here."""
+        return (self._lead.with_name(name) / "checkpoints").exists() and not self._log(name).exists()
 
     def _log(self, name: str, lead: Path | None = None) -> Path:
         return (lead or self._lead) / LOGS / f"{name}.jsonl"

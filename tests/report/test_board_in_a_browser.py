@@ -186,6 +186,7 @@ def test_runs_are_compared_in_one_chart(page: Page, board: Served) -> None:
     assert page.run("[...document.querySelectorAll('#compared .labels text')].length") == 2
     many = next(run["id"] for run in board.runs().values() if run["name"] == "many")
     page.run("{" + choose.format("#what", "admitted") + "}")
+    page.wait("document.body.innerText.includes('admitted languages; 2 of 2 runs')")
     page.click(f"#run-{many}")
     page.wait("document.querySelectorAll('#compared .line').length === 3")
     assert f"run={many}" in page.run("location.search")

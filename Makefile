@@ -45,10 +45,10 @@ $(CORE)/core.stamp: pyproject.toml constraints.txt
 demo: $(VENV)/train.stamp
 	$(BIN)/cclm demo
 
-# What the tests need and no Python package brings: SentencePiece's own command line, a browser for the report, and
-# network namespaces for two machines.
+# What the tests need and no Python package brings: SentencePiece's own command line, a browser for the report, network
+# namespaces for two machines, and npm for axe-core, which looks for accessibility problems.
 system:
-	@for need in spm_encode:sentencepiece chromium:chromium ip:iproute2; do \
+	@for need in spm_encode:sentencepiece chromium:chromium ip:iproute2 npm:npm; do \
 	  command -v $${need%%:*} > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && \
 	    apt-get install -y -qq $${need##*:} > /dev/null; } || \

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 MAKEFLAGS += --jobs=2
 
-.PHONY: help demo system test core quick check soak kills fuzz matrix format clean
+.PHONY: help demo system test core quick check soak kills fuzz matrix openapi cluster format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +15,8 @@ help:
 	@echo "make quick    the fast tests, for the minutes between"
 	@echo "make check    make test, and ruff (format, lint) and mypy strict"
 	@echo "make soak     1,000 random kills, and 30 minutes of damaged files; more than an hour"
+	@echo "make openapi  requests that schemathesis makes from the OpenAPI document of cclm serve; a minute"
+	@echo "make cluster  a training on a real SLURM, disturbed 20 times in each way; about an hour"
 	@echo "make format   let ruff format and mend the code"
 	@echo "make clean    remove the virtual environments and caches"
 
@@ -32,7 +34,7 @@ $(VENV)/train.stamp: $(VENV)/base.stamp
 
 $(VENV)/dev.stamp: $(VENV)/base.stamp
 	@echo "installing the tests' dependencies (torch among them: a few minutes the first time)"
-	$(BIN)/python $(INSTALL) -e '.[train,board,tensorboard,trackio,langid,zstd,hf,dev]'
+	$(BIN)/python $(INSTALL) -e '.[train,board,tensorboard,trackio,slurm,langid,zstd,hf,dev]'
 	touch $@
 
 # An environment with NumPy alone (and pytest to run the tests): what a user of the bare curriculum has.
@@ -46,9 +48,9 @@ demo: $(VENV)/train.stamp
 	$(BIN)/cclm demo
 
 # What the tests need and no Python package brings: SentencePiece's own command line, a browser for the report, network
-# namespaces for two machines, and npm for axe-core, which looks for accessibility problems.
+# namespaces for two machines, npm for axe-core, which looks for accessibility problems, and SLURM.
 system:
-	@for need in spm_encode:sentencepiece chromium:chromium ip:iproute2 npm:npm; do \
+	@for need in spm_encode:sentencepiece chromium:chromium ip:iproute2 npm:npm slurmctld:slurm-wlm munged:munge; do \
 	  command -v $${need%%:*} > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && \
 	    apt-get install -y -qq $${need##*:} > /dev/null; } || \
@@ -60,8 +62,9 @@ core: $(CORE)/core.stamp
 	$(CORE)/bin/python -m pytest -q tests/curriculum --cov --cov-report=
 	$(CORE)/bin/python -m coverage report --include='*/cclm/curriculum/*,*/cclm/rng.py' --fail-under=100
 
+# Twice as many workers as cores: many tests wait, for SLURM, a browser or a killed process.
 test: $(VENV)/dev.stamp core system
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20
 
 quick: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not slow'
@@ -83,9 +86,18 @@ fuzz: $(VENV)/dev.stamp
 matrix: $(VENV)/dev.stamp
 	$(BIN)/python tests/soak/matrix.py
 
+# schemathesis has an environment of its own: its pytest plugin would take part in every test.
+openapi: $(VENV)/dev.stamp
+	test -x .venv-schemathesis/bin/schemathesis || { $(PYTHON) -m venv .venv-schemathesis && \
+	  .venv-schemathesis/bin/python -m pip install --quiet --disable-pip-version-check schemathesis==4.32.5; }
+	$(BIN)/python tests/soak/openapi.py --schemathesis .venv-schemathesis/bin/schemathesis $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+cluster: $(VENV)/dev.stamp system
+	$(BIN)/python tests/soak/cluster.py $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(CORE) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(CORE) .venv-schemathesis .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

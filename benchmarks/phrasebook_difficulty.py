@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cclm.data.vocabulary import BOS, EOS, PAD
-from cclm.model import Packing, Shape, Transformer, learning_rate, losses
+from cclm.model import Packing, Schedule, Shape, Transformer, losses
 from cclm.phrasebook import Phrasebook, generate
 
 Example = tuple[list[int], list[int]]
@@ -62,6 +62,7 @@ def batches(examples: list[Example], chance: random.Random) -> list[list[Example
 def train(model: Transformer, examples: list[Example], seconds: float) -> int:
     """Trains for so long and gives the steps taken."""
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    schedule = Schedule("inverse-sqrt", peak=2e-3, warmup=200)
     chance, start, step = random.Random(1), time.process_time(), 0
     torch.manual_seed(1)
     model.train()
@@ -76,7 +77,7 @@ def train(model: Transformer, examples: list[Example], seconds: float) -> int:
             (found.smoothed / found.tokens).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, peak=2e-3, warmup=200)
+                group["lr"] = schedule.rate(step)
             optimizer.step()
             if time.process_time() - start >= seconds:
                 return step

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cclm.report.board import listen, serve
-from cclm.report.board_access import Access, access_to
+from cclm.report.board import serve
+from cclm.web.access import Access, access_to
+from cclm.web.server import listen
 
 
 @dataclass(frozen=True)

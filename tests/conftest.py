@@ -25,7 +25,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 LONG = ("test_killed.py", "test_study.py", "test_demo.py", "test_recipe.py", "test_ranks.py", "test_run.py")
-LONG += ("test_wheel.py", "test_exact.py", "test_batches.py", "test_overfit.py", "test_benchmark.py", "test_speed.py")
+LONG += (
+    "test_slurm.py",
+    "test_wheel.py",
+    "test_exact.py",
+    "test_batches.py",
+    "test_overfit.py",
+    "test_benchmark.py",
+    "test_speed.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

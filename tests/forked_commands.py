@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from pathlib import Path
 from types import ModuleType
 
@@ -47,6 +48,23 @@ def load_everything() -> None:
             importlib.import_module(module.name)
     torch.set_num_threads(1)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def share_fork_server() -> int:
+    """Starts one fork server, with torch loaded, for the workers and trainings of all commands forked off here.
+
+    Each command would start its own otherwise, which takes seconds. What the server's processes print goes to standard
+    error. Returns a file descriptor of standard output, for the answers of this process.
+    """
+    import cclm.experiments.executor  # says what a fork server loads
+
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    forkserver.ensure_running()
+    # A command is not the parent of the server, and must not wait for it to see whether it is alive.
+    forkserver._forkserver.ensure_running = lambda: None  # type: ignore[attr-defined]
+    assert cclm.experiments.executor.PROCESSES.get_start_method() == "forkserver"
+    return answers
 
 
 def start(

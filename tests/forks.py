@@ -14,7 +14,10 @@ import json, os, sys
 import cclm.cli, cclm.experiments.pipeline, cclm.training.session
 import torch
 from cclm.model.random import dropout
+sys.path.insert(0, sys.argv[1])
+from forked_commands import share_fork_server
 dropout(torch.ones(1), 0.2)  # draws the pool of that rate
+answers = os.fdopen(share_fork_server(), "w")
 for line in sys.stdin:
     wanted = json.loads(line)
     child = os.fork()
@@ -35,8 +38,8 @@ for line in sys.stdin:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    print(child, file=answers, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
 """
 
 
@@ -54,7 +57,7 @@ class Forks:
     def __init__(self, folder: Path) -> None:
         self._output, self._count = folder, 0
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-c", SERVER]
+        command = [sys.executable, "-c", SERVER, str(Path(__file__).parent)]
         self._server = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )

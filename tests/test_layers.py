@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "progress_bar": set(),
     "signals": set(),
     "text_table": set(),
+    "web": {"errors"},
     "curriculum": {"rng"},
     "paper": {"curriculum"},
     "phrasebook": {"rng"},
@@ -29,7 +30,15 @@ MAY_IMPORT = {
     "training": {*BASE, "text_table", "rng", "memory", "curriculum", "formats", "recipe", "data", "model"},
     "translation": {*BASE, "memory", "progress_bar", "formats", "recipe", "data", "model", "training"},
     "evaluation": {*BASE, "progress_bar", "model", "formats", "recipe", "data", "training", "translation"},
-    "report": {*BASE, "curriculum", "paper", "formats", "training"},  # training: the state of a run, for the board
+    "report": {
+        *BASE,
+        "web",
+        "curriculum",
+        "paper",
+        "formats",
+        "training",
+    },  # training: the state of a run, for the board
+    "serve": {*BASE, "web", "formats", "recipe", "data", "translation", "report"},  # report: templates and styles
     "experiments": {
         *BASE,
         "progress_bar",

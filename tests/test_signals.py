@@ -21,9 +21,9 @@ print("ended by itself, after", signal.Signals(received.number).name)
 """
 
 
-def repeated(seconds: float, *names: str) -> subprocess.CompletedProcess[str]:
+def repeated(seconds: float, *names: str, **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", REPEATS, str(seconds), *names]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **more})
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"])
@@ -38,6 +38,11 @@ def test_another_signal_ends_at_once() -> None:
 
 def test_the_same_signal_later_ends_at_once() -> None:
     assert repeated(-1, "SIGTERM", "SIGTERM").returncode == 143
+
+
+def test_in_a_job_of_slurm_every_later_signal_is_ignored() -> None:
+    ended = repeated(-1, "SIGUSR1", "SIGTERM", "SIGTERM", SLURM_JOB_ID="7")
+    assert (ended.returncode, ended.stdout) == (0, "ended by itself, after SIGUSR1\n")
 
 
 def test_repetitions_stay_ignored_after_a_training_was_interrupted_and_other_signals_do_not() -> None:

@@ -46,9 +46,10 @@ def _server() -> "subprocess.Popen[str]":
 
 def _serve() -> None:
     """Runs commands one after another, as standard input asks for them."""
-    from forked_commands import left_over, load_everything, start, wait
+    from forked_commands import left_over, load_everything, share_fork_server, start, wait
 
     load_everything()
+    answers = os.fdopen(share_fork_server(), "w")
     for line in sys.stdin:
         request = json.loads(line)
         process = start(
@@ -63,7 +64,7 @@ def _serve() -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             os.waitpid(process.pid, 0)
         left_over(0)  # takes the exit codes of processes that commands have left behind
-        print(json.dumps(code), flush=True)
+        print(json.dumps(code), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ def let_end(state: dict[str, Tensor], length: int, slope: float = 3.0) -> None:
 
 def exported_folder(run: Path, quantization: str) -> Path:
     """The CTranslate2 model of the run, as the command exports it."""
-    from cclm.translation.load import exported
+    from cclm.translation.model import exported
 
     return exported(run, quantization) / "model"
 

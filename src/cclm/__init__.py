@@ -75,9 +75,12 @@ def __dir__() -> list[str]:
 
 
 def load(
-    run: "str | PathLike[str]", *, quantization: "Literal['float32', 'int8']" = "float32", threads: int | None = None
+    run: "str | PathLike[str]",
+    *,
+    quantization: "Literal['float32', 'int8'] | None" = None,
+    threads: int | None = None,
 ) -> "Model":
-    """A trained run, to translate with; all that is heavy is imported here.
+    """A trained run, or an export of one to CTranslate2, to translate with; all that is heavy is imported here.
 
     cclm.load("runs/x").translate(["..."], source="aze", target="eng")
     """

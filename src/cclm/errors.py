@@ -6,7 +6,7 @@ ValueError
 RuntimeError
   TrainingError      a training that cannot start or continue; exit code 1
 Exception
-  Interrupted        a signal ended a training, which has saved its state; exit code 128 + signal
+  Interrupted        a signal has arrived; exit code 128 + signal
 """
 
 
@@ -23,7 +23,7 @@ class TrainingError(RuntimeError):
 
 
 class Interrupted(Exception):
-    """A signal has arrived; the training has saved its state and ends."""
+    """A signal has arrived. A training that is interrupted saves its state and ends."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"signal {number}")

@@ -34,6 +34,12 @@ def uniform(key: int, index: int) -> float:
     return (_mix(key + index * _GAMMA) >> 11) * 2**-53
 
 
+def uniform_many(key: int, indices: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Like `uniform`, for many indices at once."""
+    with np.errstate(over="ignore"):
+        return (_mix_many(key, indices) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
 def shuffled(position: int, size: int, key: int) -> int:
     """The element at a position of `range(size)`, shuffled by a key.
 

@@ -2,6 +2,9 @@
 
 SLURM and torchrun deliver a signal several times, and a terminal delivers it to every process of the group. The same
 signal again within 10 seconds is therefore ignored. A later or another one ends the process at once.
+
+In a job of SLURM every later signal is ignored: SLURM may send SIGUSR1 before the time is up, SIGTERM at the end of a
+grace period and again before SIGKILL, and a large checkpoint takes longer than 10 seconds to write.
 """
 
 import os
@@ -14,6 +17,11 @@ from contextlib import contextmanager, suppress
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 REPEATED = 10.0
 """Seconds in which a repeated signal is ignored."""
+
+
+def is_slurm_job() -> bool:
+    """Whether SLURM has started this process, and ends it by SIGKILL if need be."""
+    return "SLURM_JOB_ID" in os.environ
 
 
 class Ended(KeyboardInterrupt):
@@ -33,7 +41,7 @@ class Received:
         if not self.number:
             self.number, self._at = number, time.monotonic()
             self._act(number)
-        elif number != self.number or time.monotonic() - self._at > REPEATED:
+        elif not is_slurm_job() and (number != self.number or time.monotonic() - self._at > REPEATED):
             os._exit(128 + number)
 
 

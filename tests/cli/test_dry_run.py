@@ -23,9 +23,9 @@ from cclm.experiments.pipeline import STAGES, Pipeline
 from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import run_report
+from cclm.training.building import shape_of
 from cclm.training.directory import tasks
 from cclm.training.provenance import begun_with
-from cclm.training.session import shape_of
 
 BENCHMARK = ("prepare", "benchmark")
 TRAIN = ("prepare", "graph", "benchmark", "train")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cclm.rng import key, shuffled, shuffled_many, uniform
+from cclm.rng import key, shuffled, shuffled_many, uniform, uniform_many
 
 
 def test_the_numbers_never_change() -> None:
@@ -62,3 +62,10 @@ def test_a_place_outside_the_range_is_refused() -> None:
 def test_many_places_at_once_are_the_same_as_one_by_one(size: int, seed: int, start: int) -> None:
     positions = np.array([(start + i) % size for i in range(5)])
     assert shuffled_many(positions, size, seed).tolist() == [shuffled(int(i), size, seed) for i in positions]
+
+
+@given(seed=st.integers(0, 2**63 - 1), start=st.integers(0, 2**40))
+def test_many_uniform_numbers_are_the_same_as_one_by_one(seed: int, start: int) -> None:
+    indices = np.arange(start, start + 7, dtype=np.uint64)
+    one_by_one = [uniform(key(seed, "pieces"), int(index)) for index in indices]
+    assert uniform_many(key(seed, "pieces"), indices).tolist() == one_by_one

@@ -38,6 +38,12 @@ def test_a_tag_typed_into_a_text_stays_text(model: Path) -> None:
     assert vocabulary.decode(ids) == "<2aze> casa"
 
 
+def test_many_texts_are_encoded_like_each_alone(model: Path) -> None:
+    segmenter = Segmenter(model)
+    texts = [f"su ev {number} ☃" for number in range(100)]
+    assert segmenter.encode(texts) == [segmenter.encode([text])[0] for text in texts]
+
+
 def test_reserved_symbols_come_first_and_have_no_text() -> None:
     vocabulary = Vocabulary.join([{"▁a": 3, "b": 5}, {"b": 1, "c": 0}], ["aze", "bel"])
     assert vocabulary.symbols == ("<pad>", "<s>", "</s>", "<unk>", "<2aze>", "<2bel>", "b", "▁a", "c")

@@ -100,4 +100,4 @@ def test_a_table_without_a_fingerprint_is_taken_with_a_warning(folder: Path, dat
     told: list[str] = []
     losses = benchmark(recipe(folder, f"benchmark.file={path}"), data, say=told.append)
     assert losses == dict.fromkeys(("tur", "por", "aze", "glg"), 4.5)
-    assert told == [f"{path} has no fingerprint: taken as it is, though it may belong to other data"]
+    assert told == [f"warning: {path} has no fingerprint; it is used without checking that it belongs to this data"]

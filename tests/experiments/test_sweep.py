@@ -98,12 +98,13 @@ def test_a_threshold_that_is_added_is_trained_by_itself(settings: Recipe, swept:
 def test_a_leaf_that_fails_is_named(settings: Recipe, swept: dict[str, Any]) -> None:
     (Path(settings.work) / "runs" / "small-avg-0.5").write_text("a file where a folder should be")
     with pytest.raises(
-        TrainingError, match=r"1 of 1 runs failed; the same command tries them again\n  small-avg-0.5: "
+        TrainingError,
+        match=r"1 of 1 runs failed; the same command tries them again\n  small-avg-0.5: ",
     ):
         sweep(settings, (0.5,), ("avg",))
 
 
 @pytest.mark.parametrize(("thresholds", "aggregates"), [((), ("avg",)), ((0.5, 0.5), ("avg",)), ((0.5,), ())])
 def test_a_grid_without_sense_is_refused(settings: Recipe, thresholds: Any, aggregates: Any) -> None:
-    with pytest.raises(ConfigError, match="some, each once"):
+    with pytest.raises(ConfigError, match="at least one value each, and no value twice"):
         sweep(settings, thresholds, aggregates)

@@ -22,7 +22,9 @@ TED = ["ted8-related-m2o", "ted8-related-o2m", "ted8-diverse-m2o", "ted8-diverse
 def keys(section: Any, prefix: str = "") -> set[str]:
     """Every key of a model of settings, as a path; the parts of a union are those of its default."""
     found: set[str] = set()
-    for name in type(section).model_fields:
+    for name, field in type(section).model_fields.items():
+        if field.exclude:  # where trainings run is the user's own matter
+            continue
         value = getattr(section, name)
         found |= keys(value, f"{prefix}{name}.") if hasattr(type(value), "model_fields") else {prefix + name}
     return found

@@ -16,10 +16,11 @@ from made_board import append, board_run, board_study, board_sweep, running
 from made_run import EVIL, write_evil
 
 from cclm.errors import ConfigError
-from cclm.report import board as board_module
-from cclm.report.board import MOST_CONNECTIONS, MOST_STREAMS, Board, Pages, address, listen
-from cclm.report.board_access import Access, access_to
+from cclm.report.board import MOST_CONNECTIONS, MOST_STREAMS, Board, Pages
 from cclm.report.pages import run_report, write_study
+from cclm.web import server as web_server
+from cclm.web.access import Access, access_to
+from cclm.web.server import address, listen
 
 VERBS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "BREW")
 
@@ -302,7 +303,7 @@ def test_nonsense_is_refused(board: Served, request_: bytes) -> None:
 def test_a_client_that_never_finishes_its_request_is_disconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_module, "HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(web_server, "HEADER_SECONDS", 0.5)
     with served(tmp_path) as found:
         slow = [socket.create_connection(("127.0.0.1", found.port), timeout=20) for _ in range(MOST_CONNECTIONS)]
         for connection in slow:

@@ -57,8 +57,9 @@ COST = re.compile(rb"## Cost\n.*?(?=\n## )|>Cost</h2>.*?(?=<h2)", re.DOTALL)
 CHECKPOINT = re.compile(r"(.*/checkpoints)/step-(\d+)(/|$)")
 LIMIT = 300.0
 """Seconds after which a command counts as hanging."""
-PATIENCE = 20.0
-"""Seconds that the children of a killed command have to end."""
+PATIENCE = 60.0
+"""Seconds that the children of a killed command have to end. A fork server that is just loading torch ends when it has
+loaded it, which takes long on a busy machine."""
 
 
 @dataclass

@@ -57,7 +57,8 @@ def result(run: Path) -> dict[str, bytes]:
     found = {
         f"{path.name}/{file}": (path / file).read_bytes()
         for path in run.glob("checkpoints/step-*")
-        for file in COMPARED
+        for file in (*COMPARED, "average.safetensors")
+        if (path / file).exists()
     }
     pointers = {name: (run / "checkpoints" / name).read_bytes() for name in ("latest", "best")}
     return found | pointers | {"log": (run / "log.jsonl").read_bytes()}
@@ -80,6 +81,14 @@ def test_so_are_those_with_a_second_phase(folder: Path, data: Prepared) -> None:
     }
     compare(gates, data, folder / "phases")
     assert all(events(folder / "phases" / "tree" / name, "phase") for name in ("max-9.0", "avg-9.0"))
+
+
+@pytest.mark.slow
+def test_so_are_those_with_a_schedule_that_anneals_averages_and_split_pieces(folder: Path, data: Prepared) -> None:
+    options = ("schedule=wsd", "decay=9", "average={last: 2}", "split_pieces={}", "max_steps=58")
+    gates = gated(folder, *(f"training.{option}" for option in options))
+    compare({name: gates[name] for name in ("avg-0.3", "avg-0.4", "max-9.0", "avg-9.0")}, data, folder / "options")
+    assert list((folder / "options" / "tree" / "avg-9.0").glob("checkpoints/step-00000049/average.safetensors"))
 
 
 def compare(gates: dict[str, Recipe], data: Prepared, folder: Path) -> None:

@@ -5,13 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from cclm.errors import TrainingError
-from cclm.training.lock import DEAD, Lock, owner_of
+from cclm.errors import ConfigError, TrainingError
+from cclm.training.lock import Lock, owner_of
 
 HOLD = """
 import sys, time
@@ -93,23 +94,62 @@ def test_owners_are_known_without_proc(tmp_path: Path) -> None:
     assert (dead.returncode, dead.stdout) == (0, "False\n"), dead.stderr
 
 
-def test_an_owner_on_another_machine_keeps_its_run_while_it_gives_signs_of_life(tmp_path: Path) -> None:
+def test_an_owner_on_another_machine_keeps_its_run_while_it_gives_signs_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CCLM_LOCK_TIMEOUT", "60")
     elsewhere(tmp_path)
-    with pytest.raises(TrainingError, match=r"belongs to process 7 on node7.*; if that is gone, wait 2 minutes"):
-        Lock(tmp_path).__enter__()
     assert owner_of(tmp_path) is not None
-    old = time.time() - DEAD - 1
+    sign = threading.Timer(0.3, lambda: os.utime(tmp_path / "lock"))
+    sign.start()
+    with pytest.raises(TrainingError, match=r"belongs to process 7 on node7: only one process may train it"):
+        Lock(tmp_path).__enter__()
+    sign.join()
+    old = time.time() - 61
     os.utime(tmp_path / "lock", (old, old))
     assert owner_of(tmp_path) is None
     with Lock(tmp_path):
         pass
 
 
-def test_a_requeued_job_takes_its_run_over_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere(tmp_path, job="42")
+@pytest.mark.parametrize("skew", [0, 3600])
+def test_an_owner_on_another_machine_that_falls_silent_counts_as_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skew: int
+) -> None:
+    """Of the same job, too, which SLURM has requeued: the old training may be alive. Its clock may be wrong."""
+    monkeypatch.setenv("CCLM_LOCK_TIMEOUT", "1")
     monkeypatch.setenv("SLURM_JOB_ID", "42")
+    elsewhere(tmp_path, job="42")
+    os.utime(tmp_path / "lock", (time.time() + skew, time.time() + skew))
+    began = time.monotonic()
     with Lock(tmp_path):
-        pass
+        assert 0.5 < time.monotonic() - began < 5
+
+
+def test_an_owner_that_was_taken_for_dead_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CCLM_LOCK_TIMEOUT", "0.4")
+    with Lock(tmp_path) as lock:
+        lock.check()
+        elsewhere(tmp_path)  # has taken over
+        time.sleep(0.5)
+        with pytest.raises(TrainingError, match=r"was taken over by 7@node7, because .* no sign of life for 0 seconds"):
+            lock.check()
+    assert '"node7"' in (tmp_path / "lock").read_text()  # and stays the owner
+
+
+def test_a_host_has_the_name_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CCLM_HOST", "node1")
+    with Lock(tmp_path):
+        owner = owner_of(tmp_path)
+        assert owner is not None
+        assert (owner.host, owner.machine) == ("node1", "node1")
+
+
+@pytest.mark.parametrize("value", ["x", "0", "-1", "inf", "nan"])
+def test_a_timeout_that_is_no_number_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("CCLM_LOCK_TIMEOUT", value)
+    with pytest.raises(ConfigError, match=f"CCLM_LOCK_TIMEOUT is '{value}'"):
+        Lock(tmp_path).__enter__()
 
 
 def test_a_pid_that_is_used_again_is_another_process(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from cclm.data.vocabulary import EOS
 from cclm.model import Packing, Transformer
 from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
+from cclm.training.building import shape_of
 from cclm.training.directory import best_of, recipe_of
-from cclm.training.session import shape_of, train
+from cclm.training.session import train
 from cclm.translation.model import exported, load
 from cclm.translation.translator import Translator
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import poisoned_training
@@ -24,6 +25,7 @@ from cclm.errors import Interrupted, TrainingError
 from cclm.experiments.benchmark import fingerprint
 from cclm.experiments.pipeline import Pipeline
 from cclm.recipe import Recipe, load_recipe
+from cclm.training import ranks
 from cclm.training.lock import owner_of
 from cclm.training.ranks import joined
 
@@ -32,7 +34,7 @@ PYTHON = [sys.executable, "-m"]
 TORCHRUN = [*PYTHON, "torch.distributed.run"]
 SHARED = "training.accumulate=1"
 """With two ranks: as many micro-batches a step as the recipe has for one process."""
-COMPARED = ("model.safetensors", "optimizer.safetensors", "curriculum.json", "progress.json")
+COMPARED = ("model.safetensors", "optimizer.safetensors", "average.safetensors", "curriculum.json", "progress.json")
 RECIPE = """version: 1
 name: small
 work: {folder}/work
@@ -42,7 +44,8 @@ model: {{layers: 1, heads: 2, width: 16, feed_forward: 32, dropout: 0.2}}
 curriculum: {{gate: {{threshold: 0.3}}, sampler: {{name: chi-square}}, every: 5, dev_sample: 8}}
 benchmark: {{file: {folder}/benchmark.json}}
 training: {{batch_tokens: 200, accumulate: 2, learning_rate: 0.01, warmup: 10, max_steps: 60, validate_every: 12,
-            clip: 1.0, device: cpu, precision: fp32}}
+            schedule: wsd, decay: 9, average: {{ema: 0.9}}, split_pieces: {{source: 0.2}}, clip: 1.0, device: cpu,
+            precision: fp32}}
 translation: {{beam: 1}}
 """
 
@@ -188,8 +191,11 @@ def test_two_ranks_are_one_process_with_twice_the_accumulation(recipe: Path) -> 
     assert said.count(str(run_folder(recipe, "two"))) == 1
     assert result(recipe, "two") == result(recipe, "whole")
     assert json.loads((run_folder(recipe, "two") / "environment.json").read_text())["world_size"] == 2
-    with pytest.raises(TrainingError, match=r"was begun with other settings.*\n.*accumulate x ranks: 2 -> 1"):
-        alone(recipe, "two", SHARED, f"benchmark.file={recipe.parent}/own.json")
+    alone(recipe, "two", SHARED)  # the same command: `accumulate` follows from the micro-batches per step
+    assert result(recipe, "two") == result(recipe, "whole")
+    assert load_recipe(str(run_folder(recipe, "two") / "config.yaml")).training.accumulate == 1  # as it was begun
+    with pytest.raises(TrainingError, match=r"was begun with other settings.*\n.*accumulate x ranks: 2 -> 3"):
+        alone(recipe, "two", "training.accumulate=3", f"benchmark.file={recipe.parent}/own.json")
 
 
 def test_a_signal_to_one_rank_stops_all_and_any_number_of_ranks_goes_on(recipe: Path) -> None:
@@ -314,8 +320,24 @@ def test_ranks_that_nobody_introduced_are_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("WORLD_SIZE", "2")
     with (
         pytest.raises(
-            TrainingError, match=r"could not join the other ranks: .* RANK expected, .*; start them with torchrun"
+            TrainingError,
+            match=r"could not join the other ranks: .* RANK expected, .*; start them with torchrun, or with srun",
         ),
+        joined(torch.device("cpu")),
+    ):
+        pass
+
+
+def test_a_rank_does_not_wait_for_ever_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    alone = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "CCLM_RANKS_TIMEOUT": "1"}
+    for name, value in alone.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(ranks, "MEETING", timedelta(seconds=1))
+    with (
+        pytest.raises(TrainingError, match=rf"could not join the other ranks: nobody answers at 127.0.0.1:{port} \("),
         joined(torch.device("cpu")),
     ):
         pass

@@ -15,11 +15,12 @@ from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import PAD
 from cclm.model.transformer import Transformer
 from cclm.rng import key, uniform
+from cclm.training.building import shape_of
 from cclm.training.device import device_of
 from cclm.training.directory import tasks
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards, cosine
-from cclm.training.session import shape_of, train
+from cclm.training.session import train
 from cclm.training.validation import Measuring
 
 SEED, STEP, SENTENCES, SMOOTHING = 7, 40, 3, 0.1

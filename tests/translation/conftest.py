@@ -25,3 +25,23 @@ def into_english(folder: Path) -> Path:
 def both_ways(folder: Path) -> Path:
     joint = ["data.direction=many-to-many", "vocabulary.joint=true"]
     return trained_run(folder, f"work={folder}/both", *joint, "curriculum={gate: {name: all}}", *SETTINGS)
+
+
+@pytest.fixture(scope="session")
+def out_of_english(folder: Path) -> Path:
+    """One-to-many, restricted to the subwords of the target language."""
+    restricted = ["translation.restrict=true", "training.max_steps=60"]
+    return trained_run(
+        folder,
+        f"work={folder}/out",
+        "data.direction=one-to-many",
+        "curriculum={gate: {name: all}}",
+        *SETTINGS,
+        *restricted,
+    )
+
+
+@pytest.fixture(scope="session")
+def into_english_jointly(folder: Path) -> Path:
+    """Many-to-one, with one vocabulary for both sides."""
+    return trained_run(folder, f"work={folder}/joint", "vocabulary.joint=true", *SETTINGS, "training.max_steps=60")

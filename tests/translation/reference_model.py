@@ -168,12 +168,20 @@ def taught(model: Reference, *, steps: int = 150, seed: int = 0) -> Reference:
 
 @torch.no_grad()
 def beam_search(
-    model: Reference, source: Sequence[str], prefix: str, *, beam: int, length_penalty: float, max_length: int
+    model: Reference,
+    source: Sequence[str],
+    prefix: str,
+    *,
+    beam: int,
+    length_penalty: float,
+    max_length: int,
+    allowed: Sequence[str] | None = None,
 ) -> list[str]:
     """The textbook's: keep the best `beam` unfinished, stop when so many are finished, and take the best of these.
 
     Of the best 2 x beam continuations, those among the first `beam` that end are finished; the unfinished go on. What
-    is finished is ranked by log-probability / tokens ** length_penalty. <unk> is never taken.
+    is finished is ranked by log-probability / tokens ** length_penalty. <unk> is never taken, nor is what is not
+    `allowed`; special symbols and the prefix always are.
     """
     memory, start = model.encode([source]), model.target_symbols.index(prefix)
     alive: list[tuple[float, list[int]]] = [(0.0, [])]
@@ -181,6 +189,9 @@ def beam_search(
     for step in range(1, max_length + 1):
         logits_BV = model.logits(memory, [[start, *ids] for _, ids in alive])[:, -1]
         logits_BV[:, UNK] = -math.inf
+        if allowed is not None:
+            names = {*allowed, prefix, *SPECIALS}
+            logits_BV[:, [symbol not in names for symbol in model.target_symbols]] = -math.inf
         logprobs = logits_BV.log_softmax(-1).tolist()
         candidates = [
             (score + logprob, [*ids, following])

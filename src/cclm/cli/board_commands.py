@@ -34,8 +34,9 @@ def board(folder: Path, port: int | None, host: str, token: str | None, opens: b
         raise click.UsageError(f"{folder}: no such folder; give a run, a work folder, or a folder above")
     import asyncio
 
-    from cclm.report.board import address, listen, serve
-    from cclm.report.board_access import access_to
+    from cclm.report.board import serve
+    from cclm.web.access import access_to
+    from cclm.web.server import address, listen
 
     access, listening = access_to(host, token), listen(host, port)
     url = address(listening, access)

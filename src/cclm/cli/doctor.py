@@ -9,8 +9,9 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from cclm.data.doctor import Diagnosis, Problem, Row, diagnose
-from cclm.errors import ConfigError
-from cclm.experiments.early_checks import refuse_impossible_curriculum
+from cclm.data.model_tokenizer import Code
+from cclm.errors import ConfigError, DataError
+from cclm.experiments.early_checks import refuse_impossible_curriculum, refuse_impossible_model
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 from cclm.text_table import text_table
@@ -28,22 +29,53 @@ def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
         )
     # Some errors are the same for every language: a folder that does not exist.
     diagnosis = replace(diagnosis, problems=list(dict.fromkeys([*diagnosis.problems, *_refusals(recipe)])))
+    codes = _codes(recipe) if diagnosis.healthy else {}
     if as_json:
-        print(json.dumps(diagnosis.as_json(), ensure_ascii=False, allow_nan=False))
+        facts = diagnosis.as_json() | ({"codes": {lang: code.symbol for lang, code in codes.items()}} if codes else {})
+        print(json.dumps(facts, ensure_ascii=False, allow_nan=False))
     else:
         console = Console()
         console.print(view(diagnosis))
+        if codes:
+            console.print(_codes_text(recipe, codes))
         console.print(problems(diagnosis), soft_wrap=True)  # paths stay whole, to be copied
     return diagnosis.healthy
 
 
 def _refusals(recipe: Recipe) -> list[Problem]:
     """Settings that training would refuse: the text can be prepared with them."""
+    found = []
     try:
         refuse_impossible_curriculum(recipe)
     except ConfigError as error:
-        return [Problem("warning", f"`cclm train` will refuse this recipe: {error}")]
-    return []
+        found.append(Problem("warning", f"`cclm train` will refuse this recipe: {error}"))
+    try:
+        refuse_impossible_model(recipe)
+    except (ConfigError, DataError) as error:
+        found.append(Problem("error", str(error)))
+    return found
+
+
+def _codes(recipe: Recipe) -> dict[str, Code]:
+    """The codes by which the pretrained model knows the languages; none without such a model."""
+    if recipe.model.pretrained is None:
+        return {}
+    from cclm.data.subwords import OfModel, subwords_of
+
+    subwords = subwords_of(recipe.data, recipe.vocabulary, recipe.model)
+    return subwords.codes if isinstance(subwords, OfModel) else {}
+
+
+def _codes_text(recipe: Recipe, codes: dict[str, Code]) -> Text:
+    new = [lang for lang, code in codes.items() if code.is_new]
+    listed = ", ".join(f"{lang} -> {code.symbol}{' (new)' if code.is_new else ''}" for lang, code in codes.items())
+    more = (
+        f"{', '.join(new)}: not known to the model; the embedding of a new code starts from that of the most similar"
+        " language that is\n"
+        if new
+        else ""
+    )
+    return Text(f"language codes of {recipe.model.pretrained}: {listed}\n{more}")
 
 
 def view(diagnosis: Diagnosis) -> RenderableType:

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from cclm.experiments.cost import Cost, parameters, seconds
+from cclm.data.pretrained import is_run
+from cclm.experiments.cost import Cost, PretrainedSizes, available_memory, parameters, seconds
 from cclm.experiments.pipeline import Pipeline, Planned
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study
@@ -18,7 +19,7 @@ def print_plan(recipe: Recipe, stages: Sequence[str], *, as_json: bool) -> None:
     steps = sum(stage.cost.steps for stage in planned)
     total = sum(stage.cost.target_tokens for stage in planned)
     for_losses = sum(stage.cost.target_tokens for stage in planned if stage.name == "benchmark")
-    size = parameters(recipe, pipeline.prepared)
+    size, needed = parameters(recipe, pipeline.prepared), _memory(recipe)
     if as_json:
         facts = {
             "stages": [_facts(stage) | {"seconds": times[stage.name]} for stage in planned],
@@ -28,6 +29,7 @@ def print_plan(recipe: Recipe, stages: Sequence[str], *, as_json: bool) -> None:
             "benchmark_share": for_losses / total if total else None,
             "parameters": size,
             "estimated": pipeline.prepared is None,
+            **({"memory": needed, "memory_free": available_memory()} if needed else {}),
         }
         print(json.dumps(facts))
         return
@@ -39,8 +41,21 @@ def print_plan(recipe: Recipe, stages: Sequence[str], *, as_json: bool) -> None:
         print(f"{'time':<10} about {duration(sum(times.values()))} at most on the cores of this machine")
     about = "at most " if pipeline.prepared is None else ""
     print(f"{'model':<10} {about}{size:,} parameters")
+    if needed:
+        free = available_memory()
+        print(
+            f"{'memory':<10} about {needed / 1e9:.1f} GB per training; {free / 1e9:.1f} GB are free:"
+            f" {'it fits' if needed <= free else 'it does not fit'}"
+        )
     if pipeline.prepared is None:
         print("the text is not prepared yet: full batches and vocabularies are assumed")
+
+
+def _memory(recipe: Recipe) -> int:
+    """Bytes that the training of a pretrained model takes; 0 for our own models, which are small."""
+    if not recipe.model.pretrained or is_run(recipe.model.pretrained):
+        return 0
+    return PretrainedSizes.of(recipe).memory(recipe.training.batch_tokens)
 
 
 def _facts(stage: Planned) -> dict[str, object]:

@@ -14,6 +14,7 @@ from cclm.cli import (  # noqa: F401 (they add themselves to the group)
     board_commands,
     recipe_commands,
     run_commands,
+    serve_commands,
     standalone_commands,
 )
 from cclm.cli.group import cli
@@ -23,6 +24,7 @@ from cclm.signals import Ended, Received, end_at_once, end_now, ignore_from_now_
 EXTRAS = {
     "train": {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "jinja2"},
     "board": {"starlette", "uvicorn"},
+    "slurm": {"submitit"},
 }
 """What each extra brings."""
 

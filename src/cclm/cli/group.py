@@ -22,7 +22,15 @@ OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 RUN = click.argument("run", type=click.Path(file_okay=False, path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON, for programs.")
 WORKERS = click.option("--workers", type=click.IntRange(1), help="Processes to use (default: one per core).")
-AT_ONCE = click.option("--at-once", type=click.IntRange(1), help="Trainings side by side (default: one per core).")
+AT_ONCE = click.option(
+    "--at-once",
+    "--at-most",
+    "at_once",
+    type=click.IntRange(1),
+    help="Trainings side by side (default: one per core or GPU; 32 jobs of SLURM).",
+)
+EXECUTOR = click.option("--executor", type=click.Choice(["processes", "slurm"]), help="Where trainings run.")
+SLURM = click.option("--slurm", multiple=True, metavar="KEY=VALUE,...", help="Options of sbatch, with time=MINUTES.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and what it would cost; do nothing.")
 DRY_JSON = click.option("--json", "as_json", is_flag=True, help="With --dry-run: print that as JSON, for programs.")
 TENSORBOARD = click.option("--tensorboard", is_flag=True, help="Draw the log for TensorBoard, into RUN/tensorboard.")

@@ -1,11 +1,13 @@
 """`cclm runs DIR`: one line per run below a folder."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from cclm.training.run_state import RunState, runs_below, state_of
+from cclm.formats.job import JobState
+from cclm.training.run_state import RunState, in_queue, queued_below, runs_below, state_of
 
 HEADS = ("run", "state", "step", "best", "dev loss", "BLEU", "HRL", "LRL")
 
@@ -13,6 +15,10 @@ HEADS = ("run", "state", "step", "best", "dev loss", "BLEU", "HRL", "LRL")
 def run(folder: Path, *, as_json: bool) -> None:
     """Prints the table, or every run as JSON."""
     states = {_name(path, folder): state_of(path) for path in runs_below(folder)}
+    for path, job in _in_slurm(folder).items():
+        before = states.get(name := _name(path, folder))
+        if before is None or before.state == "interrupted":
+            states[name] = in_queue(job, before)
     if as_json:
         print(json.dumps([{"run": name, **_facts(state)} for name, state in states.items()], allow_nan=False))
         return
@@ -22,8 +28,22 @@ def run(folder: Path, *, as_json: bool) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def _in_slurm(folder: Path) -> dict[Path, JobState]:
+    """The jobs of runs below a folder that are in SLURM's queue; without SLURM here, those that were last."""
+    jobs = queued_below(folder)
+    if jobs and shutil.which("squeue"):
+        from cclm.experiments.slurm import Queue
+
+        queue = Queue()
+        if queue.answers:
+            return {run: job for run, job in jobs.items() if job.slurm_name in queue}
+    return jobs
+
+
 def _name(run: Path, folder: Path) -> str:
-    return str(run.relative_to(folder)) if run != folder else run.resolve().name
+    if run == folder:
+        return run.resolve().name
+    return str(run.relative_to(folder) if run.is_relative_to(folder) else run.relative_to(folder.resolve()))
 
 
 def _facts(state: RunState) -> dict[str, object]:

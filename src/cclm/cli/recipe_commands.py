@@ -14,9 +14,11 @@ from cclm.cli.group import (
     BOARD,
     DRY_JSON,
     DRY_RUN,
+    EXECUTOR,
     JSON,
     OVERRIDES,
     RECIPE,
+    SLURM,
     TENSORBOARD,
     TRACKIO,
     WORKERS,
@@ -90,13 +92,21 @@ def _is_dry(recipe: str, overrides: Sequence[str], stages: Sequence[str], dry_ru
     return dry_run
 
 
+def _execution(at_once: int | None, executor: str | None, slurm: Sequence[str]) -> dict[str, object]:
+    """Where trainings run, as far as the command line says so."""
+    given = {"at_once": at_once, "executor": executor, "slurm": ",".join(slurm) or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 @cli.command(short_help="Train one bitext model per language of RECIPE, for L*.")
 @RECIPE
 @OVERRIDES
 @AT_ONCE
+@EXECUTOR
+@SLURM
 @DRY_RUN
 @DRY_JSON
-def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_run: bool, as_json: bool) -> None:
+def benchmark(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: bool, **where: Any) -> None:
     """Trains one bitext model per language of RECIPE, for L*: the losses that competence is measured against.
 
     They share the vocabularies and tags of the recipe. Done once; a benchmark that was killed resumes. A table of your
@@ -106,9 +116,11 @@ def benchmark(recipe: str, overrides: Sequence[str], at_once: int | None, dry_ru
     if _is_dry(recipe, overrides, stages, dry_run, as_json):
         return
     from cclm.experiments.pipeline import Pipeline
+    from cclm.experiments.slurm import executor_of
     from cclm.recipe import load_recipe
 
-    pipeline = Pipeline(load_recipe(recipe, overrides), at_once=at_once)
+    settings = load_recipe(recipe, overrides)
+    pipeline = Pipeline(settings, executor=executor_of(settings, _execution(**where)))
     pipeline.walk(stages)
     for lang, loss in (pipeline.losses or {}).items():
         click.echo(f"{lang}\t{loss:.4f}")
@@ -180,14 +192,17 @@ def run(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: bool,
 @click.option("--aggregate", "aggregates", type=click.Choice(["max", "avg"]), multiple=True, help="Default: both.")
 @click.option("--rival", type=click.Path(file_okay=False, path_type=Path), help="A run to draw across the figure.")
 @AT_ONCE
+@EXECUTOR
+@SLURM
 @DRY_RUN
 def sweep(
     recipe: str,
     overrides: Sequence[str],
     thresholds: Sequence[float],
     aggregates: Any,
+    rival: Path | None,
     dry_run: bool,
-    **options: Any,
+    **where: Any,
 ) -> None:
     """Trains RECIPE with every threshold and both ways to evaluate HRLs; chooses by weighted dev loss (Figure 2).
 
@@ -198,6 +213,7 @@ def sweep(
       cclm sweep phrasebook
       cclm sweep phrasebook --threshold 0.7 --threshold 0.9 --aggregate avg
     """
+    from cclm.experiments.slurm import executor_of
     from cclm.experiments.sweep import AGGREGATES, THRESHOLDS
     from cclm.experiments.sweep import sweep as train_all
     from cclm.recipe import load_recipe
@@ -211,7 +227,8 @@ def sweep(
 
         print_sweep_plan(load_recipe(recipe, overrides), len(grid[0]) * len(grid[1]))
         return
-    page = train_all(load_recipe(recipe, overrides), *grid, **options)
+    settings = load_recipe(recipe, overrides)
+    page = train_all(settings, *grid, executor=executor_of(settings, _execution(**where)), rival=rival)
     from cclm.cli.tables import print_sweep
     from cclm.formats.sweep import Sweep
 
@@ -223,8 +240,10 @@ def sweep(
 @click.argument("study")
 @OVERRIDES
 @AT_ONCE
+@EXECUTOR
+@SLURM
 @DRY_RUN
-def study(study: str, overrides: Sequence[str], at_once: int | None, dry_run: bool) -> None:
+def study(study: str, overrides: Sequence[str], dry_run: bool, **where: Any) -> None:
     """Trains every arm of STUDY with every seed, everything else equal; translates, scores and compares them.
 
     STUDY is a YAML file, or one that comes with cclm: paper, phrasebook, phrasebook-exploratory. What is asked is
@@ -237,6 +256,7 @@ def study(study: str, overrides: Sequence[str], at_once: int | None, dry_run: bo
     \b
       cclm study phrasebook
       cclm study paper recipe=ted8-diverse-o2m changes.data.path=ted/ seeds=[1,2,3]
+      cclm study phrasebook --executor slurm --slurm partition=gpu,gres=gpu:1,time=240 --at-most 32
     """
     from cclm.recipe.study import load_study
 
@@ -247,9 +267,10 @@ def study(study: str, overrides: Sequence[str], at_once: int | None, dry_run: bo
         print_study_plan(declared)
         return
     from cclm.cli.tables import print_study
+    from cclm.experiments.slurm import executor_of
     from cclm.experiments.study import run as run_study
     from cclm.formats.study import StudyResults
 
-    page = run_study(declared, at_once)
+    page = run_study(declared, executor_of(declared.recipe_of(), _execution(**where)))
     print_study(StudyResults.read(page.with_name("results.json")))
     click.echo(page)

@@ -1,4 +1,4 @@
-"""Commands that take run directories: translate, score, compare, report, runs."""
+"""Commands that take run directories: translate, extend, export, score, compare, report, runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cclm.cli.group import JSON, RUN, SPLIT, TEXT, cli
+from cclm.cli.group import DRY_JSON, DRY_RUN, JSON, OVERRIDES, RUN, SPLIT, TEXT, cli
 
 
 @cli.command(short_help="Translate text, or test sets, with a trained RUN.")
@@ -43,6 +43,72 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
 
     for path in Evaluation(run, split).translate():
         click.echo(path)
+
+
+@cli.command(short_help="Add languages to a trained RUN, as a new run.")
+@RUN
+@click.option("--data", "new", type=TEXT, required=True, help="The new languages and their text: a part of a recipe.")
+@OVERRIDES
+@DRY_RUN
+@DRY_JSON
+def extend(run: Path, new: Path, overrides: Sequence[str], dry_run: bool, as_json: bool) -> None:
+    """Adds languages to a trained RUN of cclm: a new run starts from it, and RUN stays as it is.
+
+    NEW.yaml is a part of a recipe. Its languages are added to those of RUN, and its other keys replace RUN's:
+
+    \b
+      name: with-slovak
+      data: {low_resource: [slk]}
+      training: {max_steps: 500}
+
+    All text must be found under data.path, that of the old languages too: they are trained on again, lest they be
+    forgotten. The vocabulary grows by the subwords of the new languages. Interrupted anywhere, the same command
+    continues.
+    """
+    if as_json and not dry_run:
+        raise click.UsageError("--json goes with --dry-run")
+    from cclm.experiments.extend import changes_of, extended_recipe, record_before
+    from cclm.experiments.pipeline import STAGES, Pipeline
+    from cclm.recipe.loading import read_yaml
+
+    recipe = extended_recipe(run, read_yaml(new), overrides, str(new))
+    if dry_run:
+        from cclm.cli.dry_run import print_plan
+
+        print_plan(recipe, STAGES, as_json=as_json)
+        return
+    from cclm.cli.tables import print_changes
+    from cclm.training.lock import announce
+
+    pipeline = Pipeline(recipe)
+    pipeline.walk(STAGES[:-1], say=announce)
+    if pipeline.has_test_sets and (scores := pipeline.evaluation.scored()):
+        print_changes(changes_of(record_before(run, recipe), scores))
+    pipeline.walk(STAGES[-1:], say=announce)
+    click.echo(pipeline.folder / "report.html")
+
+
+@cli.command(short_help="Export RUN to a folder that works without cclm.")
+@RUN
+@click.option("--to", type=click.Choice(["ctranslate2", "huggingface"]), required=True, help="What will translate.")
+@click.option("--output", "out", type=click.Path(file_okay=False, path_type=Path), help="Where (default: RUN/export).")
+@click.option("--quantization", type=click.Choice(["float32", "int8"]), help="For ctranslate2 (default: float32).")
+def export(run: Path, to: Any, out: Path | None, quantization: Any) -> None:
+    """Exports the best checkpoint of RUN to a folder that works where cclm is not installed; prints its path.
+
+    \b
+      cclm export work/phrasebook/runs/phrasebook --to ctranslate2 --quantization int8
+      cclm export work/phrasebook/runs/phrasebook --to huggingface --output aze-eng
+
+    It has the model, the subwords, a script that translates, and a model card with languages, scores and limits. The
+    exported model is compared with the trained one before the folder appears. `cclm translate` takes a folder for
+    CTranslate2 in place of RUN; one for Hugging Face is M2M100 with stock tokenizers (extra `hf`).
+    """
+    if to == "huggingface" and quantization == "int8":
+        raise click.UsageError("--quantization int8 goes with --to ctranslate2")
+    from cclm.translation.package import export_run
+
+    click.echo(export_run(run, to, out, quantization or "float32"))
 
 
 @cli.command(short_help="Score the translations of RUN: BLEU and chrF per language.")

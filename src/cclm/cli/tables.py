@@ -44,6 +44,17 @@ def print_scores(scores: Scores) -> None:
         console.print(Text(f"without a {scores.signature.split} set, in no mean: {', '.join(scores.left_out)}"))
 
 
+def print_changes(found: Mapping[str, tuple[float | None, float]]) -> None:
+    """BLEU before and after languages were added."""
+    table = text_table(("", "BLEU before", "now", "change"))
+    for name, (before, now) in found.items():
+        cells = (
+            ("-", f"{now:.1f}", "new") if before is None else (f"{before:.1f}", f"{now:.1f}", f"{now - before:+.1f}")
+        )
+        table.add_row(name, *cells)
+    Console().print(table)
+
+
 def _off_target(row: Mapping[str, float]) -> str:
     shares = [row.get(key) for key in ("off_target", "off_target_references")]
     translations, references = ("-" if share is None else f"{share:.1%}" for share in shares)

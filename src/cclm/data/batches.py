@@ -118,15 +118,41 @@ MAX_PADDING, SMALL_BATCH = 0.1, 512
 
 
 @dataclass(frozen=True)
-class Direction:
-    """The translation direction and its language tags.
+class Marks:
+    """The ids of the special symbols. Those of a pretrained model differ from ours."""
 
-    `source_tag` comes before each source, `target_tag` replaces <s> before each target.
+    pad: int = PAD
+    start: int = BOS
+    end: int = EOS
+    predicts_tag: bool = False
+    """Whether the target's tag follows the start symbol and is predicted, or replaces the start symbol."""
+
+
+OURS = Marks()
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The translation direction, its language tags and special symbols.
+
+    `source_tag` comes before each source, `target_tag` before each target: `marks` says how.
     """
 
     to_pivot: bool
     source_tag: int | None = None
     target_tag: int | None = None
+    marks: Marks = OURS
+
+    @property
+    def predicted_tag(self) -> tuple[int, ...]:
+        """The tag as the first symbol to predict; empty where it is given."""
+        return (self.target_tag,) if self.marks.predicts_tag and self.target_tag is not None else ()
+
+    @property
+    def first_input(self) -> tuple[int, ...]:
+        """What the target input begins with."""
+        tag, start = self.target_tag, self.marks.start
+        return (start, *self.predicted_tag) if self.marks.predicts_tag or tag is None else (tag,)
 
 
 @dataclass(frozen=True)
@@ -141,11 +167,13 @@ class Batch:
     """(B, T): subwords </s>, the tokens to predict."""
     indices: Ids
     """(B,): the indices of the sentences in the corpus."""
+    pad: int = PAD
+    """The id of padding."""
 
     @property
     def target_tokens(self) -> int:
         """The number of tokens in the loss: </s> counts, padding does not."""
-        return int((self.target_output != PAD).sum())
+        return int((self.target_output != self.pad).sum())
 
 
 class Batches:
@@ -206,14 +234,17 @@ class Batches:
 
     def of(self, indices: Indices) -> Batch:
         """The batch of the given sentences."""
-        first, to_pivot = 2 * np.asarray(indices, dtype=np.int64), self._direction.to_pivot
-        sources, targets = first + (not to_pivot), first + to_pivot  # the pivot is the second sentence of a pair
-        start = BOS if self._direction.target_tag is None else self._direction.target_tag
+        corpus, way = self._corpus, self._direction
+        first = 2 * np.asarray(indices, dtype=np.int64)
+        sources, targets = first + (not way.to_pivot), first + way.to_pivot  # the pivot is the second of a pair
+        before_source = () if way.source_tag is None else (way.source_tag,)
+        end, pad = way.marks.end, way.marks.pad
         return Batch(
-            source=_padded(self._corpus, sources, before=self._direction.source_tag, after=EOS),
-            target_input=_padded(self._corpus, targets, before=start, after=None),
-            target_output=_padded(self._corpus, targets, before=None, after=EOS),
+            source=_padded(corpus, sources, before=before_source, after=end, pad=pad),
+            target_input=_padded(corpus, targets, before=way.first_input, after=None, pad=pad),
+            target_output=_padded(corpus, targets, before=way.predicted_tag, after=end, pad=pad),
             indices=np.asarray(indices, dtype=np.int64),
+            pad=pad,
         )
 
     def _lengths(self, indices: Indices) -> tuple[Indices, Indices]:
@@ -221,20 +252,23 @@ class Batches:
         offsets, first = self._corpus.offsets, 2 * indices.astype(np.int64)
         other, pivot = ((offsets[first + side + 1] - offsets[first + side]).astype(np.int32) + 1 for side in (0, 1))
         source, target = (other, pivot) if self._direction.to_pivot else (pivot, other)
-        return source + np.int32(self._direction.source_tag is not None), target
+        return (
+            source + np.int32(self._direction.source_tag is not None),
+            target + np.int32(len(self._direction.predicted_tag)),
+        )
 
 
-def _padded(corpus: Corpus, sentences: Ids, *, before: int | None, after: int | None) -> Ids:
+def _padded(corpus: Corpus, sentences: Ids, *, before: tuple[int, ...], after: int | None, pad: int) -> Ids:
     """The sentences as one padded array (B, longest), gathered without a Python loop."""
     starts = corpus.offsets[sentences]
     lengths = corpus.offsets[sentences + 1] - starts
-    num_before, num_after = int(before is not None), int(after is not None)
-    result = np.full((len(sentences), int(lengths.max()) + num_before + num_after), PAD, dtype=np.int64)
+    num_before, num_after = len(before), int(after is not None)
+    result = np.full((len(sentences), int(lengths.max()) + num_before + num_after), pad, dtype=np.int64)
     column = np.arange(result.shape[1]) - num_before
     inside = (column >= 0) & (column < lengths[:, None])
     result[inside] = corpus.tokens[(starts[:, None] + column)[inside]]
-    if before is not None:
-        result[:, 0] = before
+    if before:
+        result[:, :num_before] = before
     if after is not None:
         result[np.arange(len(sentences)), lengths + num_before] = after
     return result

@@ -4,13 +4,16 @@ import re
 
 from cclm.recipe.language_codes import canonical
 
-# Separators are replaced by a space; the characters in _REMOVED are deleted.
-_SEPARATORS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
-_SEPARATOR = re.compile(f"[{_SEPARATORS}]")
+SEPARATORS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
+"""Characters that are replaced by a space."""
+_CONTROL = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
+REMOVED = f"\ufeff{_CONTROL}"
+"""Characters that are deleted, as in a regular expression; so are lone surrogates, which no UTF-8 text has."""
+_SEPARATOR = re.compile(f"[{SEPARATORS}]")
 _REMOVED = {
     "byte order marks": re.compile("\ufeff"),
     "lone surrogates": re.compile("[\ud800-\udfff]"),
-    "control characters": re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]"),
+    "control characters": re.compile(f"[{_CONTROL}]"),
 }
 _UNUSUAL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 

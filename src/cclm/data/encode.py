@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cclm.data.examine import DUPLICATE, Rules, examine
+from cclm.data.model_tokenizer import ModelTokenizer
 from cclm.data.readers.source import Pair
-from cclm.data.vocabulary import Segmenter
+from cclm.data.vocabulary import Segmenter, SubwordModel, segmenter_of
 
 PieceIds = NDArray[np.uint32]
 
@@ -26,8 +27,8 @@ class Task:
     language: str
     split: str
     rules: Rules
-    other_model: Path
-    pivot_model: Path
+    other_model: SubwordModel
+    pivot_model: SubwordModel
 
 
 @dataclass
@@ -44,8 +45,8 @@ class Encoded:
 
 
 @lru_cache(maxsize=64)
-def _segmenter(path: Path) -> Segmenter:
-    return Segmenter(path)
+def _segmenter(model: SubwordModel) -> Segmenter | ModelTokenizer:
+    return segmenter_of(model)
 
 
 def encode(task: Task) -> Encoded:

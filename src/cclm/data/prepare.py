@@ -6,7 +6,7 @@ Text is processed as a stream: memory use does not grow with the corpus.
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,14 +17,16 @@ from cclm.atomic import atomic_folder, refuse_foreign, restore
 from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
 from cclm.data.examine import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
 from cclm.data.prepared import Prepared
+from cclm.data.subwords import Subwords, piece_counts, subwords_of
 from cclm.data.texts import Texts
-from cclm.data.vocabulary import Segmenter, Vocabulary, learn_models
+from cclm.data.vocabulary import Segmenter, SubwordModel, Vocabulary, segmenter_of
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
 from cclm.formats.base import FileFacts, parse_json, sha256
 from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, write_counts
 from cclm.phrasebook import CORPUS_VERSION
 from cclm.progress_bar import Progress
+from cclm.recipe.model import ModelSection
 from cclm.recipe.schema import DataSection, VocabularySection
 
 
@@ -34,11 +36,18 @@ class Plan:
 
     data: DataSection
     vocabulary: VocabularySection
+    model: ModelSection = field(default_factory=ModelSection)
+    """Decides the subwords if it is a pretrained one."""
+
+    @cached_property
+    def subwords(self) -> Subwords:
+        """Where the subwords come from."""
+        return subwords_of(self.data, self.vocabulary, self.model)
 
     def settings(self) -> Settings:
         """The settings that determine the result. The path is not one of them, so text can be moved."""
         data = self.data.model_dump(mode="json", exclude={"path", "direction"})
-        return Settings(data=data, vocabulary=self.vocabulary.model_dump(mode="json"))
+        return Settings(data=data, vocabulary=self.subwords.settings())
 
 
 class Preparation:
@@ -98,11 +107,12 @@ class Preparation:
         # Files are identified by content, so that they can be moved. A dataset on the hub has no local files.
         try:
             inputs = {use: [sha256(path) for path in paths] for use, paths in self._texts.inputs().items()}
+            pretrained = self.plan.subwords.inputs()
         except OSError as error:
             raise DataError(f"{error.filename}: {error.strerror or error}") from None
         return MadeFrom(
             settings=self.plan.settings(),
-            inputs=inputs,
+            inputs=inputs | ({"pretrained": pretrained} if pretrained else {}),
             path=None if any(inputs.values()) else self.plan.data.path,
             cclm=CORPUS_VERSION if self.plan.data.format == "phrasebook" else None,
             sentencepiece=sentencepiece.__version__,
@@ -148,9 +158,9 @@ class _Builder:
         scans = {lang: self._scan(lang, rules) for lang in languages}
         rules = replace(rules, thorough=False)
         kept = {lang: scan.findings["train"].kept for lang, scan in scans.items()}
-        models = learn_models(self.staging / "models", self.plan.vocabulary, rules, kept, self.pool, self.progress)
+        models = self.plan.subwords.models(self.staging / "models", rules, kept, self.pool, self.progress)
         encoded = _Encoded(models, *self._encode_all(rules, scans, models))
-        vocabularies = encoded.vocabularies(self.plan)
+        vocabularies = self.plan.subwords.vocabularies(encoded.others(), encoded.pivots(self.plan.data.pivot))
         sizes = self._write_ids(encoded, vocabularies)
         write_counts(self.staging / "counts.json", encoded.piece_counts())
         for name, vocabulary in vocabularies.items():
@@ -165,14 +175,14 @@ class _Builder:
         return scan
 
     def _encode_all(
-        self, rules: Rules, scans: dict[str, Scanned], models: dict[str, Path]
+        self, rules: Rules, scans: dict[str, Scanned], models: dict[str, SubwordModel]
     ) -> tuple[dict[str, dict[str, RawFile]], dict[str, dict[str, Counter[str]]]]:
         raw: dict[str, dict[str, RawFile]] = {}
         drops: dict[str, dict[str, Counter[str]]] = {}
         pivot_model = models[self.plan.data.pivot]
-        pivot_pieces = len(Segmenter(pivot_model).pieces)
+        pivot_pieces = len(segmenter_of(pivot_model).pieces)
         for lang, scanned in scans.items():
-            other_pieces = len(Segmenter(models[lang]).pieces)
+            other_pieces = len(segmenter_of(models[lang]).pieces)
             raw[lang], drops[lang] = {}, {}
             for split in scanned.findings:
                 count = drops[lang][split] = Counter()
@@ -199,10 +209,10 @@ class _Builder:
         other = vocabularies.get("other") or vocabularies["vocabulary"]
         pivot = vocabularies.get("pivot") or vocabularies["vocabulary"]
         dtype = np.uint16 if max(len(other), len(pivot)) <= 1 << 16 else np.uint32
-        pivot_table = pivot.table(Segmenter(encoded.models[self.plan.data.pivot]))
+        pivot_table = self.plan.subwords.table(pivot, encoded.models[self.plan.data.pivot])
         sizes: dict[str, dict[str, int]] = {}
         for lang, splits in encoded.raw.items():
-            other_table = other.table(Segmenter(encoded.models[lang]))
+            other_table = self.plan.subwords.table(other, encoded.models[lang])
             sizes[lang] = {
                 split: file.finish(self.staging / lang / split, other_table, pivot_table, dtype)
                 for split, file in splits.items()
@@ -228,7 +238,9 @@ class _Builder:
             settings=made_from.settings,
             sizes=sizes,
             vocabularies={name: len(vocabulary) for name, vocabulary in vocabularies.items()},
-            pieces={path.stem: len(Segmenter(path).pieces) for path in sorted((self.staging / "models").iterdir())},
+            pieces={
+                path.stem: len(Segmenter(path).pieces) for path in sorted((self.staging / "models").glob("*.model"))
+            },
             counts={
                 lang: {split: _counts(found, encoded.drops[lang][split]) for split, found in scan.findings.items()}
                 for lang, scan in scans.items()
@@ -244,31 +256,27 @@ class _Builder:
 class _Encoded:
     """The corpus as ids of the SentencePiece models, before the vocabularies are known."""
 
-    models: dict[str, Path]
+    models: dict[str, SubwordModel]
     raw: dict[str, dict[str, RawFile]]
     drops: dict[str, dict[str, Counter[str]]]
 
-    def vocabularies(self, plan: Plan) -> dict[str, Vocabulary]:
-        """The vocabulary of each side: the union of the pieces of its models."""
-        pivot = Segmenter(self.models[plan.data.pivot]).pieces
-        others = [
-            dict(zip(Segmenter(self.models[lang]).pieces, splits["train"].other_counts.tolist(), strict=True))
-            for lang, splits in self.raw.items()
-        ]
-        pivots = [dict(zip(pivot, splits["train"].pivot_counts.tolist(), strict=True)) for splits in self.raw.values()]
-        languages = (*plan.data.languages, plan.data.pivot)
-        if plan.vocabulary.joint:
-            return {"vocabulary": Vocabulary.join(others + pivots, languages)}
-        return {"other": Vocabulary.join(others, languages), "pivot": Vocabulary.join(pivots, languages)}
+    def others(self) -> dict[str, dict[str, int]]:
+        """The count of every piece in the training text of each language."""
+        return piece_counts(
+            self.models, list(self.raw), {lang: s["train"].other_counts for lang, s in self.raw.items()}
+        )
+
+    def pivots(self, pivot: str) -> dict[str, dict[str, int]]:
+        """The same for the pivot side of each language."""
+        counts = {lang: splits["train"].pivot_counts for lang, splits in self.raw.items()}
+        return piece_counts(self.models, list(self.raw), counts, model_of=pivot)
 
     def piece_counts(self) -> dict[str, dict[str, int]]:
         """The count of each piece in the training text of each language, without pieces that do not occur."""
-        counts = {}
-        for lang, splits in self.raw.items():
-            pieces = Segmenter(self.models[lang]).pieces
-            occurrences = splits["train"].other_counts.tolist()
-            counts[lang] = {piece: count for piece, count in zip(pieces, occurrences, strict=True) if count and piece}
-        return counts
+        return {
+            lang: {piece: count for piece, count in table.items() if count and piece}
+            for lang, table in self.others().items()
+        }
 
 
 def _counts(found: Findings, drops: Counter[str]) -> SplitCounts:

@@ -148,14 +148,43 @@ class Prepared:
         """The value of `vocabulary.pieces` in the recipe that the data was prepared with."""
         return int(str(self.manifest.settings.vocabulary["pieces"]))
 
+    def model_file(self, language: str) -> str:
+        """What splits text in this language: a file in `models`, or the folder of a pretrained model's tokenizer.
+
+        Where all languages share a model, those that were added later have one of their own.
+        """
+        if self.other.layout:
+            return "tokenizer"
+        own = f"{language}.model"
+        return "joint.model" if self.joint and not (self.folder / "models" / own).is_file() else own
+
+    @property
+    def pretrained(self) -> list[str]:
+        """The checksums of the pretrained model that the data was prepared for; empty without one."""
+        return self.manifest.made_from.inputs.get("pretrained", [])
+
     def segmenter(self, language: str) -> Segmenter:
         """The SentencePiece model for text in this language."""
-        name = "joint" if self.joint else language
-        return Segmenter(self.folder / "models" / f"{name}.model")
+        return Segmenter(self.folder / "models" / self.model_file(language))
+
+    def pieces_of(self, language: str) -> list[str]:
+        """The pieces of a joint model that occur in the training text of a language, which may be the pivot."""
+        counts = self._piece_counts
+        if language in counts:
+            return list(counts[language])
+        # counts.json has the other languages, and the vocabulary the sum over all of them and the pivot.
+        others = Counter[str]()
+        for table in counts.values():
+            others.update(table)
+        return [piece for piece, i in self.pivot.ids.items() if self.pivot.counts[i] > others[piece]]
 
     def counts(self) -> PieceCounts:
         """The count of each subword in the training text of each language; vocabulary overlap is computed from it."""
         return read_counts(self.folder / "counts.json")
+
+    @cached_property
+    def _piece_counts(self) -> PieceCounts:
+        return self.counts()
 
     def _vocabulary(self, name: str) -> Vocabulary:
         return Vocabulary.of(VocabularyFile.read(self.folder / f"{name}.json"))

@@ -13,10 +13,11 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from cclm.data.examine import CHUNK, Rules, examine
+from cclm.data.model_tokenizer import ModelTokenizer, TokenizerSide
 from cclm.data.texts import Texts, digest
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
-from cclm.formats.prepared import VocabularyFile
+from cclm.formats.prepared import Layout, VocabularyFile
 from cclm.progress_bar import Progress
 from cclm.recipe.schema import VocabularySection
 from cclm.rng import key, uniform
@@ -45,8 +46,16 @@ class Segmenter:
         sp = self._processor
         return ["" if sp.is_unknown(i) else sp.id_to_piece(i) for i in range(sp.get_piece_size())]
 
+    @property
+    def scores(self) -> dict[str, float]:
+        """The logarithm of the probability of each piece, without the unknown piece."""
+        sp = self._processor
+        return {sp.id_to_piece(i): sp.get_score(i) for i in range(sp.get_piece_size()) if not sp.is_unknown(i)}
+
     def encode(self, texts: list[str]) -> list[list[int]]:
         """The ids of each text."""
+        if len(texts) < 64:  # for a list, SentencePiece starts a thread, which takes longer than a few sentences
+            return [self._processor.encode(text) for text in texts]
         ids: list[list[int]] = self._processor.encode(texts, num_threads=1)
         return ids
 
@@ -54,6 +63,15 @@ class Segmenter:
         """The text as the model normalises it: NFKC, single spaces."""
         normalized: str = self._processor.normalize(text)
         return normalized.replace("▁", " ").strip()
+
+
+SubwordModel = Path | TokenizerSide
+"""What splits the text of a language: a SentencePiece model, or the tokenizer of a pretrained model."""
+
+
+def segmenter_of(model: SubwordModel) -> Segmenter | ModelTokenizer:
+    """Loads what splits text."""
+    return Segmenter(model) if isinstance(model, Path) else model.load()
 
 
 def reason_of(error: Exception) -> str:
@@ -70,6 +88,8 @@ class Vocabulary:
     tags: dict[str, int]
     counts: tuple[int, ...]
     """The count of each piece in the training text; 0 for special symbols and tags."""
+    layout: Layout | None = None
+    """Of the vocabulary of a pretrained model, whose special symbols are not ours."""
 
     @classmethod
     def join(cls, counts: Iterable[Mapping[str, int]], languages: Sequence[str]) -> "Vocabulary":
@@ -90,14 +110,33 @@ class Vocabulary:
         symbols = (piece + " " if piece in reserved else piece for piece in pieces)
         return cls((*reserved, *symbols), tags, (*[0] * len(reserved), *(total[piece] for piece in pieces)))
 
+    def grown(self, counts: Iterable[Mapping[str, int]], languages: Sequence[str]) -> "Vocabulary":
+        """This vocabulary with the tags of new languages and the pieces that it lacks after all of its own symbols.
+
+        Ids of the old symbols stay what they are, and so do their counts.
+        """
+        more = Vocabulary.join(counts, languages)
+        tags = [lang for lang in languages if lang not in self.tags]
+        pieces = [
+            (symbol, count)
+            for symbol, count in list(zip(more.symbols, more.counts, strict=True))[more._first_piece :]
+            if symbol.rstrip(" ") not in self.ids
+        ]
+        size = len(self.symbols)
+        return Vocabulary(
+            (*self.symbols, *map(tag, tags), *(symbol for symbol, _ in pieces)),
+            {**self.tags, **{lang: size + i for i, lang in enumerate(tags)}},
+            (*self.counts, *[0] * len(tags), *(count for _, count in pieces)),
+        )
+
     def __len__(self) -> int:
         return len(self.symbols)
 
     @cached_property
     def ids(self) -> dict[str, int]:
         """The id of each piece, without special symbols and tags."""
-        first = self._first_piece
-        return {symbol.rstrip(" "): first + i for i, symbol in enumerate(self.symbols[first:])}
+        reserved = {*range(len(SPECIALS)), *self.tags.values()}
+        return {symbol.rstrip(" "): i for i, symbol in enumerate(self.symbols) if i not in reserved}
 
     @property
     def _first_piece(self) -> int:
@@ -115,19 +154,20 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids. Special symbols and tags are omitted, except that unknown pieces become ⁇."""
-        first = self._first_piece
-        pieces = ["⁇" if i == UNK else self.symbols[i] if i >= first else "" for i in ids]
+        hidden = {*range(len(SPECIALS)), *self.tags.values()}
+        pieces = ["⁇" if i == UNK else "" if i in hidden else self.symbols[i] for i in ids]
         return "".join(pieces).replace(" ", "").replace("▁", " ").strip()
 
     def file(self) -> VocabularyFile:
         """The vocabulary as a file."""
-        return VocabularyFile(tags=self.tags, symbols=list(zip(self.symbols, self.counts, strict=True)))
+        symbols = list(zip(self.symbols, self.counts, strict=True))
+        return VocabularyFile(tags=self.tags, symbols=symbols, layout=self.layout)
 
     @classmethod
     def of(cls, file: VocabularyFile) -> "Vocabulary":
         """The vocabulary in a file."""
         symbols, counts = zip(*file.symbols, strict=True)
-        return cls(symbols, file.tags, counts)
+        return cls(symbols, file.tags, counts, file.layout)
 
 
 THREADS = 4

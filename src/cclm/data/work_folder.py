@@ -1,4 +1,4 @@
-"""A work folder: what recipes make, kept by what made it. Nothing that is finished is replaced by other settings.
+"""A work folder: the results of recipes, stored under a hash of their inputs. Other settings replace nothing.
 
     <work>/cache/prepared/KEY/                     prepared data
     <work>/cache/graph/KEY/graph.json              a language graph
@@ -27,12 +27,12 @@ POINTERS = {
     "graph": (("graph.json", "graph.json"), ("graph.svg", "graph.svg")),
     "benchmark": (("benchmark.json", "benchmark.json"), ("runs/bitext", ".")),
 }
-"""Links of each kind: where it stands in the work folder, and to what in the entry."""
+"""For each kind of entry: the names of its links in the work folder, and their targets inside the entry."""
 
 
 def key_of(content: object) -> str:
-    """The key of an entry that is made from this JSON value. Settings that are null do not count: later versions may
-    add some, and what was made before them stays what it is."""
+    """The key of an entry that is made from this JSON value. Null settings are left out of the hash, so that a later
+    version can add optional settings without changing existing keys."""
     return hashlib.sha256(json.dumps(_without_null(content), sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -80,7 +80,9 @@ class WorkFolder:
         if link.is_symlink() and os.readlink(link) == inside:
             return
         if os.path.lexists(link) and not link.is_symlink():
-            raise DataError(f"{link}: is in the way of a link into {self.path / 'cache'}; move it")
+            raise DataError(
+                f"{link}: not a link, but cclm needs this path for a link into {self.path / 'cache'}; move it"
+            )
         link.parent.mkdir(parents=True, exist_ok=True)
         partial = link.with_name(f".{link.name}.cclm-{secrets.token_hex(8)}.tmp")
         partial.symlink_to(inside)
@@ -104,8 +106,8 @@ class WorkFolder:
         return None
 
     def data_of_run(self, run: Path, fingerprint: str | None) -> Prepared:
-        """The prepared data that a run was trained on; DataError where it is gone or another."""
-        if fingerprint is None:  # it does not say
+        """The prepared data that a run was trained on. DataError if it is missing or has another fingerprint."""
+        if fingerprint is None:  # the run has no recorded fingerprint
             return Prepared.open(self.path / "prepared", verify=False)
         found = self.prepared_of(fingerprint)
         if found is None:

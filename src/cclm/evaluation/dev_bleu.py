@@ -10,7 +10,7 @@ from cclm.data.prepared import Prepared
 from cclm.errors import TrainingError
 from cclm.evaluation.evaluate import texts
 from cclm.evaluation.scores import bleu
-from cclm.model.transformer import Transformer
+from cclm.model.interface import TranslationModel
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import tasks
 from cclm.translation.export import TrainedFor, export_unchecked
@@ -22,18 +22,19 @@ class DevBleu:
 
     def __init__(self, recipe: Recipe, prepared: Prepared, run: Path) -> None:
         self._trained_for = TrainedFor(recipe, prepared, tasks(recipe.data, prepared))
-        self._settings, self._folder = recipe.translation, run / "ctranslate2-dev"
+        self._recipe, self._folder = recipe, run / "ctranslate2-dev"
         self._texts = {name: texts(recipe, prepared, task, "dev") for name, task in self._trained_for.tasks.items()}
 
-    def __call__(self, model: Transformer, poll: Callable[[], None]) -> dict[str, float]:
+    def __call__(self, model: TranslationModel, poll: Callable[[], None]) -> dict[str, float]:
         """BLEU by task. `poll` is called after every batch and may raise, to stop the translation."""
         try:
             shutil.rmtree(self._folder, ignore_errors=True)
-            export_unchecked(model.state_dict(), self._trained_for, self._folder)
+            export_unchecked(model.trained(), self._trained_for, self._folder)
             exported = Model(
                 self._folder,
-                beam=self._settings.beam,
-                length_penalty=self._settings.length_penalty,
+                beam=self._recipe.translation.beam,
+                length_penalty=self._recipe.translation.length_penalty,
+                restrict=self._recipe.restricts,
                 threads=torch.get_num_threads(),
             )
             return {name: self._bleu(name, exported, poll) for name in self._texts}

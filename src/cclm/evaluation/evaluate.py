@@ -109,6 +109,7 @@ class Evaluation:
             data=self.prepared.fingerprint[:16],
             beam=settings.beam,
             length_penalty=settings.length_penalty,
+            **({} if self.recipe.data.direction == "many-to-one" else {"restrict": self.recipe.restricts}),
         )
 
     @cached_property
@@ -197,7 +198,7 @@ class Evaluation:
         hrls, lrls = self.groups()
         systems = {name: (texts.translations, texts.references) for name, texts in task_lines.items()}
         scores = score(systems, high_resource=hrls, low_resource=lrls)
-        rows, signature = dict(scores.languages), dict(self.made_from())
+        rows, signature = dict(scores.languages), self.made_from().plain()
         rows |= {name: row_of(lines[name].translations, lines[name].references) for name in self.zero_shot}
         targets = {name: pair.target for name, pair in self._pairs().items()}
         if rates := off_target_rates(self.recipe.data, targets, lines):

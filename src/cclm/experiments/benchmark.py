@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 from cclm.atomic import write_if_changed
 from cclm.curriculum.languages import listed
 from cclm.data.prepared import Corpus, Prepared
-from cclm.data.vocabulary import EOS
+from cclm.data.pretrained import is_run
 from cclm.data.work_folder import WorkFolder, key_of
-from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, TrainingError
 from cclm.experiments.early_checks import read_losses, refuse_missing_losses
-from cclm.experiments.executor import Job, Watcher, nobody, read_recipe, run_jobs
+from cclm.experiments.executor import Executor, Job, Watcher, nobody, processes_for, read_recipe
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Event, Log, Stopped
-from cclm.formats.run import MADE_FROM
+from cclm.formats.run import MADE_FROM, MadeFrom
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import RECIPE, Task, tasks
+from cclm.training.directory import RECIPE, Task, sizes_of, tasks
 from cclm.training.lock import Lock
 from cclm.training.provenance import begun_precision
 
@@ -47,7 +46,9 @@ def _counts(corpus: Corpus, task: Task, symbols: int) -> NDArray[np.float64]:
     side = int(task.direction.to_pivot)
     target = np.repeat(np.arange(2 * len(corpus)) % 2 == side, np.diff(corpus.offsets))
     counts = np.bincount(np.asarray(corpus.tokens)[target], minlength=symbols).astype(np.float64)
-    counts[EOS] += len(corpus)
+    counts[task.direction.marks.end] += len(corpus)
+    for tag in task.direction.predicted_tag:
+        counts[tag] += len(corpus)
     return counts
 
 
@@ -55,7 +56,7 @@ Say = Callable[[str], object]
 
 
 def bitext_recipe(recipe: Recipe) -> Recipe:
-    """The recipe of a bitext model: the same in everything but the curriculum, of which it needs none."""
+    """The recipe of a bitext model: data, vocabulary, model and training as in the recipe, without a curriculum."""
     training = recipe.training.model_copy(
         update={
             "max_steps": recipe.benchmark.max_steps or recipe.training.max_steps,
@@ -65,6 +66,10 @@ def bitext_recipe(recipe: Recipe) -> Recipe:
         }
     )
     content = recipe.model_dump(mode="json", exclude={"graph"})
+    if is_run(recipe.model.pretrained):  # L* of a language is that of a model that knows no other
+        content["model"] = {
+            name: value for name, value in sizes_of(recipe).model_dump(mode="json").items() if name != "pretrained"
+        }
     content["name"] = "bitext"  # runs of any name share them
     content["curriculum"] = {
         "gate": {"name": "all"},
@@ -77,7 +82,8 @@ def bitext_recipe(recipe: Recipe) -> Recipe:
 
 
 NOT_DECISIVE = {"patience", "device", "save_every"}
-"""Settings of training that decide how long, where and how safely a bitext model is trained, not what it becomes."""
+"""Settings of training that may change without training L* again. `patience` is one of them although it may select an
+earlier checkpoint: L* is a reference, and retraining all bitext models for it is not worth the hours."""
 TRAINING_0_1_0 = (
     "batch_tokens", "accumulate", "learning_rate", "warmup", "label_smoothing", "clip", "max_steps", "validate_every",
     "patience", "stop_on", "select_on", "bleu", "precision", "device",
@@ -116,7 +122,7 @@ def fingerprint_0_1_0(recipe: Recipe, prepared: Prepared) -> str:
     """The fingerprint that version 0.1.0 gave the same L*."""
     bitext = bitext_recipe(recipe).model_dump(mode="json", include={"seed", "model", "training"})
     bitext["training"] = {name: bitext["training"][name] for name in TRAINING_0_1_0}
-    bitext["model"] = {name: bitext["model"][name] for name in MODEL_0_1_0}
+    bitext["model"] = {name: bitext["model"][name] for name in MODEL_0_1_0 if name in bitext["model"]}
     made = [prepared.fingerprint, recipe.data.direction, bitext]
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
 
@@ -130,8 +136,8 @@ def _accepted(recipe: Recipe, prepared: Prepared) -> set[str]:
 def benchmark_key(recipe: Recipe, prepared: Prepared) -> str:
     """The key of L* and its bitext models in the cache.
 
-    Keys once had the word `auto` in place of the precision: such an entry is found if its models were begun in the
-    precision that is asked for now.
+    Earlier versions put `auto` into the key instead of the precision. Such an entry is reused if its models were
+    trained in the precision that is requested now.
     """
     work, exact = WorkFolder(Path(recipe.work)), resolved(recipe)
     key, old = (_fingerprint(each, prepared)[:16] for each in (exact, _in_precision(recipe, "auto")))
@@ -147,8 +153,21 @@ def bitext_folder(recipe: Recipe, prepared: Prepared) -> Path:
     return WorkFolder(Path(recipe.work)).entry("benchmark", benchmark_key(recipe, prepared))
 
 
+def inherited_losses(recipe: Recipe) -> dict[str, float]:
+    """L* of the tasks that the run knows which the recipe continues: its bitext models need not be trained again."""
+    if not is_run(recipe.model.pretrained):
+        return {}
+    found = MadeFrom.find(Path(str(recipe.model.pretrained)) / MADE_FROM)
+    return dict(found.benchmark or {}) if found else {}
+
+
 def benchmark(
-    recipe: Recipe, prepared: Prepared, *, at_once: int | None = None, watcher: Watcher = nobody, say: Say = print
+    recipe: Recipe,
+    prepared: Prepared,
+    *,
+    executor: Executor | None = None,
+    watcher: Watcher = nobody,
+    say: Say = print,
 ) -> dict[str, float]:
     """L* of every task: from the user's table, from an earlier benchmark, or trained now."""
     losses = kept(recipe, prepared, say)
@@ -158,8 +177,11 @@ def benchmark(
         losses = kept(recipe, prepared, say)  # another process may have trained it meanwhile
         if losses is None:
             jobs = bitext_jobs(recipe, prepared)
-            _train_all(jobs, at_once or available_cores(), _Announcer(watcher, say, len(jobs)), say)
-            losses = {job.name: best_loss(job.folder, job.name) for job in jobs}
+            where = executor or processes_for(recipe.training.device)
+            _train_all(jobs, where, _Announcer(watcher, say, len(jobs)), say)
+            trained = {job.name: best_loss(job.folder, job.name) for job in jobs}
+            known = inherited_losses(recipe) | trained
+            losses = {name: known[name] for name in tasks(recipe.data, prepared)}
             found = Benchmark(losses=losses, fingerprint=fingerprint(recipe, prepared))
             found.write(_file(recipe, prepared))
             _warn_of_useless(losses, recipe, prepared, say)
@@ -167,7 +189,7 @@ def benchmark(
 
 
 def making(work: WorkFolder, kind: str, key: str, say: Say) -> Lock:
-    """The right to make an entry of the cache. Waits while another process makes it."""
+    """The lock for writing an entry of the cache. Waits while another process holds it."""
     return Lock(work.entry(kind, key), file=work.lock_file(kind, key), wait=say)
 
 
@@ -208,7 +230,7 @@ def _file(recipe: Recipe, prepared: Prepared) -> Path:
 def write_recipe(recipe: Recipe, prepared: Prepared) -> None:
     """Writes the recipe of the bitext models, for their processes and for whoever translates with them later.
 
-    When they are trained, only settings of the translation still change.
+    Once L* exists, only the `translation` section of this file is updated.
     """
     folder, bitext = bitext_folder(recipe, prepared), bitext_recipe(resolved(recipe))
     folder.mkdir(parents=True, exist_ok=True)
@@ -230,7 +252,7 @@ def bitext_jobs(recipe: Recipe, prepared: Prepared) -> list[Job]:
     """The trainings of all bitext models of a recipe."""
     write_recipe(recipe, prepared)
     folder = bitext_folder(recipe, prepared)
-    names = tasks(recipe.data, prepared)
+    names = [name for name in tasks(recipe.data, prepared) if name not in inherited_losses(recipe)]
     return [Job(name, folder / RECIPE, folder / name, prepared.folder, only=name) for name in names]
 
 
@@ -254,9 +276,9 @@ class _Announcer:
             self.say(f"bitext {job.name}: L* {loss:.3f} bits ({len(self.done)} of {self.jobs}{rest})")
 
 
-def _train_all(jobs: list[Job], at_once: int, watcher: Watcher, say: Say) -> None:
+def _train_all(jobs: list[Job], executor: Executor, watcher: Watcher, say: Say) -> None:
     """Trains the bitext models; one that fails does not stop the others, but then there is no L*."""
-    failed = run_jobs(jobs, at_once, watcher, say=say)
+    failed = executor.run(jobs, watcher, say=say)
     if failed:
         raise TrainingError("; ".join(f"bitext model of {name} failed: {why}" for name, why in failed.items()))
 
@@ -266,7 +288,7 @@ def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Say) -> dict[str
     found = read_losses(path)
     refuse_missing_losses(path, found, recipe.data)
     if found.fingerprint is None:
-        say(f"{path} has no fingerprint: taken as it is, though it may belong to other data")
+        say(f"warning: {path} has no fingerprint; it is used without checking that it belongs to this data")
     elif found.fingerprint not in _accepted(recipe, prepared):
         raise ConfigError(f"benchmark.file {path} was made with other data or settings; run `cclm benchmark` again")
     return {name: found.losses[name] for name in tasks(recipe.data, prepared)}

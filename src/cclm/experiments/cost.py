@@ -1,19 +1,27 @@
 """What trainings cost, in steps and target tokens at most, and how many parameters a model has. Nothing is trained."""
 
+import os
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
+from cclm.data.pretrained import find_pretrained, is_run
 from cclm.data.vocabulary import SPECIALS
-from cclm.experiments.benchmark import bitext_folder, bitext_recipe
+from cclm.data.workers import available_cores
+from cclm.errors import ConfigError, TrainingError
+from cclm.experiments.benchmark import bitext_folder, bitext_recipe, inherited_losses
 from cclm.formats.checkpoint import Progress
-from cclm.recipe.schema import Recipe
-from cclm.training.directory import tasks
+from cclm.recipe.model import ModelSection
+from cclm.recipe.schema import Recipe, TrainingSection
+from cclm.training.directory import sizes_of, tasks
 from cclm.training.provenance import newest_checkpoint, progress_of
 
 
@@ -37,7 +45,7 @@ EFFICIENCY = 0.6
 
 
 def seconds(cost: Cost, recipe: Recipe, prepared: Prepared | None) -> float:
-    """About how long a cost takes on the cores of this machine, by a measured matrix product; GPUs are not measured."""
+    """About how long a cost takes on the cores of this machine, by measured matrix products; GPUs are not measured."""
     if not cost.steps:
         return 0.0
     # Forward and backward take 6 operations per parameter and token; source and target are about equally long, and
@@ -48,14 +56,17 @@ def seconds(cost: Cost, recipe: Recipe, prepared: Prepared | None) -> float:
 
 @cache
 def _flops() -> float:
-    """Floating-point operations per second of a matrix product in float32 on all cores."""
-    size = 768
-    matrix = np.ones((size, size), dtype=np.float32)
-    matrix @ matrix  # starts the threads
-    start = time.perf_counter()
-    for _ in range(3):
+    """Floating-point operations per second of matrix products in float32 on all cores.
+
+    The products are so small that one thread computes them, and the fastest counts: on a busy machine, two threads that
+    wait for each other would seem thirty times slower.
+    """
+    size, matrix = 64, np.ones((64, 64), dtype=np.float32)
+    fastest, end = float("inf"), time.perf_counter() + 0.05
+    while (start := time.perf_counter()) < end:
         matrix @ matrix
-    return float(3 * 2 * size**3 / (time.perf_counter() - start))
+        fastest = min(fastest, time.perf_counter() - start)
+    return available_cores() * 2 * size**3 / fastest
 
 
 def benchmark_cost(recipe: Recipe, prepared: Prepared | None) -> Cost:
@@ -65,9 +76,10 @@ def benchmark_cost(recipe: Recipe, prepared: Prepared | None) -> Cost:
     settings = bitext_recipe(recipe)
     steps, tokens = 0, 0.0
     means = _tokens_per_batch(recipe, prepared)
+    means = {name: mean for name, mean in means.items() if name not in inherited_losses(recipe)}
     for name, mean in means.items():
         folder = bitext_folder(recipe, prepared) / name if prepared else None
-        left = _steps_left(folder, settings.training.max_steps)
+        left = _steps_left(folder, settings.training)
         steps, tokens = steps + left, tokens + left * settings.training.accumulate * mean
     return Cost(len(means), steps, round(tokens))
 
@@ -75,15 +87,19 @@ def benchmark_cost(recipe: Recipe, prepared: Prepared | None) -> Cost:
 def training_cost(recipe: Recipe, prepared: Prepared | None, folder: Path, world: int) -> Cost:
     """What is left to do of the training itself, on so many ranks."""
     means = _tokens_per_batch(recipe, prepared)
-    steps = _steps_left(folder, recipe.training.max_steps)
+    steps = _steps_left(folder, recipe.training)
     tokens = steps * recipe.training.accumulate * world * sum(means.values()) / len(means)
     return Cost(1, steps, round(tokens))
 
 
-def _steps_left(folder: Path | None, max_steps: int) -> int:
+def _steps_left(folder: Path | None, settings: TrainingSection) -> int:
     newest = newest_checkpoint(folder) if folder else None
     progress = progress_of(newest) if newest else Progress()
-    return 0 if progress.is_over(max_steps) else max(0, max_steps - progress.step)
+    if progress.is_over(settings.max_steps):
+        return 0
+    branch = progress.branch  # a longer training with `wsd` goes on from before the decay
+    goes_back = branch is not None and branch.step < settings.max_steps - settings.decay_steps
+    return max(0, settings.max_steps - (branch.step if branch and goes_back else progress.step))
 
 
 def _tokens_per_batch(recipe: Recipe, prepared: Prepared | None) -> dict[str, float]:
@@ -104,12 +120,108 @@ def _tokens_per_batch(recipe: Recipe, prepared: Prepared | None) -> dict[str, fl
 def parameters(recipe: Recipe, prepared: Prepared | None) -> int:
     """Numbers that are trained: embeddings (the target's is the output, too), and in every layer attention and
     feed-forward with their norms."""
-    model, (source, target) = recipe.model, _symbols(recipe, prepared)
-    width, inner = model.width, model.feed_forward
+    if recipe.model.pretrained and not is_run(recipe.model.pretrained):
+        return PretrainedSizes.of(recipe).parameters
+    model, (source, target) = sizes_of(recipe), _symbols(recipe, prepared)
+    encoder, decoder = _layers(model.width, model.feed_forward, model.feed_forward)
+    return (source + target) * model.width + model.layers * (encoder + decoder) + 4 * model.width
+
+
+def _layers(width: int, of_encoder: int, of_decoder: int) -> tuple[int, int]:
+    """The parameters of a layer of the encoder and of the decoder, given the width of their feed-forward sublayers."""
     attention, norm = 4 * (width * width + width), 2 * width
-    feed_forward = width * inner + inner + inner * width + width
-    encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
-    return (source + target) * width + model.layers * (encoder + decoder) + 2 * norm
+    first, second = (2 * width * inner + inner + width for inner in (of_encoder, of_decoder))
+    return attention + first + 2 * norm, 2 * attention + second + 3 * norm
+
+
+@dataclass(frozen=True)
+class PretrainedSizes:
+    """The sizes of a pretrained model, by its config.json; its weights are not read."""
+
+    config: Mapping[str, Any]
+    model: ModelSection
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> "PretrainedSizes":
+        """Those of the model that a recipe starts from."""
+        found = find_pretrained(str(recipe.model.pretrained), weights=False)
+        if missing := [name for name in _SIZES if not isinstance(found.config.get(name), int)]:
+            raise ConfigError(f"model.pretrained {found.name}: config.json has no {missing[0]}")
+        return cls(found.config, recipe.model)
+
+    @property
+    def embedding(self) -> int:
+        """Parameters of the embedding, which is the output projection, too."""
+        return int(self.config["vocab_size"] * self.config["d_model"])
+
+    @property
+    def encoder(self) -> int:
+        """Parameters of the encoder, without the embedding."""
+        return int(self.config["encoder_layers"]) * self._of_layers()[0] + self._around_layers()
+
+    @property
+    def parameters(self) -> int:
+        """All numbers that could be trained."""
+        decoder = int(self.config["decoder_layers"]) * self._of_layers()[1] + self._around_layers()
+        return self.embedding + self.encoder + decoder
+
+    @property
+    def trained(self) -> int:
+        """About how many are trained: without what is frozen, or the adapters alone."""
+        if self.model.lora:
+            attentions = self.config["encoder_layers"] + 2 * self.config["decoder_layers"]
+            return int(attentions * 4 * 2 * self.model.lora.rank * self.config["d_model"])
+        frozen = {"embeddings": self.embedding, "encoder": self.encoder, None: 0}[self.model.freeze]
+        return self.parameters - frozen
+
+    def _of_layers(self) -> tuple[int, int]:
+        return _layers(self.config["d_model"], self.config["encoder_ffn_dim"], self.config["decoder_ffn_dim"])
+
+    def _around_layers(self) -> int:
+        """Norms before and after the layers, and learnt positions: Marian has neither, M2M100 has the norm after."""
+        width, kind = int(self.config["d_model"]), self.config["model_type"]
+        if kind == "mbart":
+            return 4 * width + (int(self.config["max_position_embeddings"]) + 2) * width
+        return 2 * width if kind == "m2m_100" else 0
+
+    def memory(self, batch_tokens: int) -> int:
+        """About how many bytes a training needs: weights, gradients and Adam's two averages in float32; the logits of a
+        batch with their gradient; what its layers keep for the backward pass."""
+        config = self.config
+        width, inner = config["d_model"], max(config["encoder_ffn_dim"], config["decoder_ffn_dim"])
+        layers = 12 * config["encoder_layers"] + 18 * config["decoder_layers"]
+        kept = batch_tokens * (layers * width + 2 * (config["encoder_layers"] + config["decoder_layers"]) * inner)
+        logits = 2 * batch_tokens * config["vocab_size"]
+        return int(4 * (self.parameters + 3 * self.trained + kept + logits))
+
+
+_SIZES = ("d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "decoder_ffn_dim", "vocab_size")
+
+
+def available_memory() -> int:
+    """Bytes that a process may take now: what the machine has free, or what its container is allowed."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+    with suppress(OSError, ValueError):
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
+        free = min(free, max(0, limit - used))
+    return free
+
+
+def refuse_too_little_memory(recipe: Recipe) -> None:
+    """Refuses to train a pretrained model that does not fit, before its weights are read. GPUs are not asked."""
+    if not recipe.model.pretrained or is_run(recipe.model.pretrained) or recipe.training.device not in ("auto", "cpu"):
+        return
+    needed, free = PretrainedSizes.of(recipe).memory(recipe.training.batch_tokens), available_memory()
+    if needed > free:
+        raise TrainingError(
+            f"model.pretrained {recipe.model.pretrained}: training needs about {needed / 1e9:.1f} GB of memory, and"
+            f" {free / 1e9:.1f} GB are free; set model.lora, halve training.batch_tokens (now"
+            f" {recipe.training.batch_tokens}) and double training.accumulate, or take a smaller model"
+        )
 
 
 def _symbols(recipe: Recipe, prepared: Prepared | None) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from cclm.errors import TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import read_lines
 from cclm.experiments.benchmark import bitext_folder, bitext_recipe
-from cclm.experiments.executor import Display, Job, run_jobs
+from cclm.experiments.executor import Display, Job, Processes
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
 from cclm.formats.scores import Scores
@@ -110,7 +110,7 @@ def _train(recipes: Mapping[str, Recipe], data: Path) -> None:
         write_if_changed(path, recipe.model_dump_json(indent=1) + "\n")
         jobs.append(Job(name, path, folder, data))
     with Display(recipe.training.max_steps) as display:
-        failed = run_jobs(jobs, available_cores(), display)
+        failed = Processes(available_cores()).run(jobs, display)
     if failed:
         raise TrainingError("; ".join(f"{name} failed: {why}" for name, why in failed.items()))
 

@@ -4,6 +4,7 @@ unless the recipe names a device other than the CPU."""
 from pathlib import Path
 
 from cclm.curriculum import LanguageGraph
+from cclm.data.pretrained import find_pretrained
 from cclm.errors import ConfigError, DataError
 from cclm.formats.benchmark import Benchmark
 from cclm.recipe.schema import DataSection, Recipe
@@ -18,6 +19,23 @@ def refuse_impossible_curriculum(recipe: Recipe) -> None:
     graph = _any_graph(recipe, languages) if recipe.curriculum.gate.name == "competence" else None
     losses = dict.fromkeys(languages, 1.0) if recipe.curriculum.needs_benchmark else None
     recipe.curriculum.build(graph, sizes=dict.fromkeys(languages, 1), benchmark=losses)
+
+
+def refuse_impossible_model(recipe: Recipe) -> None:
+    """Refuses a pretrained model that cannot be trained, or not for these languages. Reads its tokenizer."""
+    if recipe.model.pretrained is None:
+        return
+    from cclm.data.subwords import OfModel, OfRun, subwords_of  # SentencePiece: `cclm doctor` works without it
+
+    found = subwords_of(recipe.data, recipe.vocabulary, recipe.model)
+    if isinstance(found, OfModel):
+        find_pretrained(found.folder.name)
+        _ = found.codes
+        if recipe.training.split_pieces or recipe.restricts:
+            key = "translation.restrict" if recipe.restricts else "training.split_pieces"
+            raise ConfigError(f"{key} needs subwords of ours; a model of Hugging Face's has its own tokenizer")
+    elif isinstance(found, OfRun):
+        found.inputs()
 
 
 def refuse_missing_losses(path: Path, losses: Benchmark, data: DataSection) -> None:

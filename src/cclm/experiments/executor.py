@@ -1,5 +1,5 @@
 """Runs trainings in parallel, each in its own process with one thread: two cores are used better by two trainings than
-by one with two threads. Progress is read from their logs."""
+by one with two threads. Progress is read from their logs. `slurm.py` has the same for jobs of a cluster."""
 
 import multiprocessing
 import os
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
 from cclm.formats.log import Admitted, Event, LogTail, Stopped, Train
 from cclm.recipe.schema import Recipe
@@ -73,40 +74,81 @@ def nobody(job: Job, event: Event) -> None:
     """A watcher that ignores all events."""
 
 
-def run_jobs(
-    jobs: Sequence[Job],
-    at_once: int,
-    watcher: Watcher,
-    more: Callable[[], Sequence[Job]] = lambda: (),
-    say: Callable[[str], object] = announce,
-) -> dict[str, str]:
-    """Runs all jobs, at most `at_once` in parallel; returns the error messages of failed jobs by name.
+class Executor(Protocol):
+    """Where jobs run: processes on this machine, or jobs of SLURM."""
 
-    A failed job does not stop the others. All jobs end when this process ends. `more` is called repeatedly and returns
-    new jobs that depended on finished ones. Jobs that another process is working on are started last and wait for it.
-    """
-    waiting: list[Job] = list(jobs)
-    running: list[_Process] = []
-    failed: dict[str, str] = {}
-    try:
-        while (waiting := [*waiting, *more()]) or running:
-            while waiting and len(running) < at_once:
-                running.append(_Process(_next(waiting, say)))
-            time.sleep(0.1)
-            for process in list(running):
-                ended = process.has_ended()  # asked first: whatever it wrote before is then in the log
-                for event in process.events():
-                    watcher(process.job, event)
-                if ended:
-                    running.remove(process)
-                    complaint = process.complaint()
-                    failed |= {process.job.name: complaint} if complaint else {}
-    finally:
-        for process in running:
-            process.ask_to_stop()
-        for process in running:
-            process.complaint()
-    return failed
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether jobs run on other machines, which may have other devices than this one."""
+
+    def run(
+        self,
+        jobs: Sequence[Job],
+        watcher: Watcher,
+        more: Callable[[], Sequence[Job]] = lambda: (),
+        say: Callable[[str], object] = announce,
+    ) -> dict[str, str]:
+        """Runs all jobs; returns the error messages of failed jobs by name. A failed job does not stop the others.
+
+        `more` is called repeatedly and returns new jobs that depended on finished ones.
+        """
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Runs jobs as processes on this machine, at most `at_once` in parallel. All end when this process ends."""
+
+    at_once: int
+    gpus: int = 0
+    """GPUs that the processes are dealt out to; 0 for CPUs."""
+    is_elsewhere = False
+
+    def run(
+        self,
+        jobs: Sequence[Job],
+        watcher: Watcher,
+        more: Callable[[], Sequence[Job]] = lambda: (),
+        say: Callable[[str], object] = announce,
+    ) -> dict[str, str]:
+        """Runs all jobs. Those that another process is working on are started last and wait for it."""
+        waiting: list[Job] = list(jobs)
+        running: list[_Process] = []
+        failed: dict[str, str] = {}
+        try:
+            while (waiting := [*waiting, *more()]) or running:
+                while waiting and len(running) < self.at_once:
+                    taken = {process.place for process in running}
+                    place = next(number for number in range(self.at_once) if number not in taken)
+                    running.append(_Process(_next(waiting, say), place, self.gpus))
+                time.sleep(0.1)
+                for process in list(running):
+                    ended = process.has_ended()  # asked first: whatever it wrote before is then in the log
+                    for event in process.events():
+                        watcher(process.job, event)
+                    if ended:
+                        running.remove(process)
+                        complaint = process.complaint()
+                        failed |= {process.job.name: complaint} if complaint else {}
+        finally:
+            for process in running:
+                process.ask_to_stop()
+            for process in running:
+                process.complaint()
+        return failed
+
+
+def processes_for(device: str, at_once: int | None = None) -> Processes:
+    """As many processes as there are GPUs, if the device is one, or else cores; or as many as asked for."""
+    gpus = gpu_count() if device in ("auto", "cuda") else 0
+    return Processes(at_once or gpus or available_cores(), gpus)
+
+
+def gpu_count() -> int:
+    """The number of CUDA devices that this process may use, without torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
+    return len(list(Path("/dev").glob("nvidia[0-9]*")))
 
 
 def _next(waiting: list[Job], say: Callable[[str], object]) -> Job:
@@ -122,12 +164,12 @@ def _next(waiting: list[Job], say: Callable[[str], object]) -> Job:
 class _Process:
     """A job under way, and how far its log has been read."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, job: Job, place: int, gpus: int) -> None:
+        self.job, self.place = job, place
         # A file, as a pipe would fill up.
         self._stderr = tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace")  # noqa: SIM115
         self._log = LogTail(job.folder / "log.jsonl")
-        self._process = PROCESSES.Process(target=work, args=(job, self._stderr.name))
+        self._process = PROCESSES.Process(target=work, args=(job, self._stderr.name, place % gpus if gpus else None))
         try:
             with held_back():
                 self._process.start()
@@ -171,8 +213,10 @@ def _error_in(said: str) -> str:
     return message if marked else (said.splitlines() or [""])[-1]
 
 
-def work(job: Job, stderr: str) -> None:
-    """Does a job in this process, which was forked off for it."""
+def work(job: Job, stderr: str, gpu: int | None = None) -> None:
+    """Does a job in this process, which was forked off for it, on the GPU of this number."""
+    if gpu is not None:
+        os.environ["LOCAL_RANK"] = str(gpu)
     os.setsid()  # a terminal's signals reach the parent alone, which passes them on once
     with open(stderr, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())

@@ -22,14 +22,15 @@ from cclm.errors import DataError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import benchmark, benchmark_key, bitext_folder, kept, making, write_recipe
 from cclm.experiments.cache import adopt_benchmark, adopt_graph, adopt_prepared, to_adopt
-from cclm.experiments.cost import NOTHING, Cost, benchmark_cost, training_cost
+from cclm.experiments.cost import NOTHING, Cost, benchmark_cost, refuse_too_little_memory, training_cost
 from cclm.experiments.early_checks import (
     read_losses,
     refuse_impossible_curriculum,
+    refuse_impossible_model,
     refuse_missing_device,
     refuse_missing_losses,
 )
-from cclm.experiments.executor import Job, Watcher, nobody, read_recipe
+from cclm.experiments.executor import Executor, Job, Watcher, nobody, read_recipe
 from cclm.experiments.graph import given_graph, graph_of, write_graph
 from cclm.formats.benchmark import Benchmark
 from cclm.progress_bar import shown
@@ -45,6 +46,7 @@ from cclm.training.provenance import (
     made_from,
     refuse_other_benchmark,
     refuse_other_settings,
+    with_total_of,
     write_config,
 )
 from cclm.training.torchrun import world_size
@@ -85,8 +87,8 @@ class Pipeline:
     recipe: Recipe
     workers: int | None = None
     """Processes that prepare the text; one per core by default."""
-    at_once: int | None = None
-    """Bitext models that are trained at the same time; one per core by default."""
+    executor: Executor | None = None
+    """Where bitext models are trained; by default as processes on this machine."""
     watcher: Watcher = nobody
     """Follows the bitext trainings."""
     say: Callable[[str], object] = announce
@@ -133,6 +135,7 @@ class Pipeline:
         if {"benchmark", "train"} & set(names):
             self.refuse_impossible(trains="train" in names)
             self.refuse_missing_device()
+            refuse_too_little_memory(self.recipe)
         if to_adopt(self.work):
             with self._adopting():
                 adopt_prepared(self.work)
@@ -166,6 +169,7 @@ class Pipeline:
         """What `walk` would do, without doing it. What depends on a stage that is not done is not done either."""
         self.trains = "train" in names
         if self.trains:
+            self.recipe = with_total_of(self.folder, self.recipe, world_size())
             self.refuse_other_settings()
         if {"benchmark", "train"} & set(names):
             self.refuse_impossible(trains=self.trains)
@@ -179,10 +183,12 @@ class Pipeline:
         return list(planned.values())
 
     def run(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> bool:
-        """`walk`, under torchrun as well: there all ranks train together, and the first does the rest.
+        """`walk`, under torchrun and srun as well: there all ranks train together, and the first does the rest.
 
         Returns whether this process is the first rank, which prints the results.
         """
+        if "train" in names:
+            self.recipe = with_total_of(self.folder, self.recipe, world_size())
         if world_size() > 1 and not self._train_on_ranks():
             return False
         self.walk(names, say=say)
@@ -203,7 +209,7 @@ class Pipeline:
         """Writes the settings of the run, trained now or before: those of the translation may be new."""
         if bitext_folder(as_one(self.recipe), self.data).exists():
             write_recipe(as_one(self.recipe), self.data)
-        write_config(self.folder, self.recipe, self.keys)
+        write_config(self.folder, self.recipe, self.keys, world=world_size())
 
     @property
     def work(self) -> WorkFolder:
@@ -228,6 +234,7 @@ class Pipeline:
     def refuse_impossible(self, *, trains: bool) -> None:
         """Raises an error if the bitext models, or with `trains` the model itself, cannot be trained. Reads no text."""
         self._refuse_missing_dev_sets(self._preparation.without("dev"))
+        refuse_impossible_model(self.recipe)
         if trains:
             refuse_impossible_curriculum(self.recipe)
             if self.recipe.graph.file:
@@ -239,8 +246,14 @@ class Pipeline:
     def refuse_missing_device(self) -> None:
         """A finished run can be reported on anywhere: the device is checked where nothing has been trained yet."""
         entries = Path(self.recipe.work) / "cache" / "benchmark"
+        if self._trains_elsewhere:
+            return
         if not self.folder.exists() and not (entries.is_dir() and any(entries.iterdir())):
             refuse_missing_device(self.recipe.training.device)
+
+    @property
+    def _trains_elsewhere(self) -> bool:
+        return self.executor is not None and self.executor.is_elsewhere
 
     def _refuse_missing_dev_sets(self, missing: Sequence[str]) -> None:
         if missing:
@@ -266,16 +279,18 @@ class Pipeline:
 
     def _prepare(self) -> None:
         entry = self._prepared_entry
+        learns = not self.recipe.model.pretrained
         models = 1 if self.recipe.vocabulary.joint else len(self.recipe.data.languages) + 1
         with making(self.work, "prepared", entry.name, self.say):
             self.prepared = self._preparation.existing(entry)  # another process may have made it meanwhile
             if self.prepared is None:
-                with shown({"learning subwords": models, "encoding": "reading"}) as progress:
+                stages = {"learning subwords": models} if learns else {}
+                with shown({**stages, "encoding": "reading"}) as progress:
                     self.prepared = self._preparation.make(entry, workers=self.workers, progress=progress)
 
     @cached_property
     def _preparation(self) -> Preparation:
-        return Preparation(Plan(self.recipe.data, self.recipe.vocabulary), self.recipe.prepared)
+        return Preparation(Plan(self.recipe.data, self.recipe.vocabulary, self.recipe.model), self.recipe.prepared)
 
     @property
     def _prepared_entry(self) -> Path:
@@ -304,9 +319,10 @@ class Pipeline:
         return self.losses is not None
 
     def _benchmark(self) -> None:
-        refuse_missing_device(self.recipe.training.device)  # once, and not by the process of every bitext model
+        if not self._trains_elsewhere:
+            refuse_missing_device(self.recipe.training.device)  # once, and not by the process of every bitext model
         self.losses = benchmark(
-            as_one(self.recipe), self.data, at_once=self.at_once, watcher=self.watcher, say=self.say
+            as_one(self.recipe), self.data, executor=self.executor, watcher=self.watcher, say=self.say
         )
 
     def _benchmark_cost(self) -> Cost:
@@ -348,7 +364,7 @@ class Pipeline:
         train(self.recipe, self.data, self.graph, self.losses, self.folder, options)
 
     def _train_on_ranks(self) -> bool:
-        """The stages up to the training under torchrun: the first rank makes what comes before it, all train.
+        """The stages up to the training on several ranks: the first rank makes what comes before it, all train.
 
         Returns whether this is the first rank.
         """
@@ -413,7 +429,7 @@ def describe(
     if changes(folder, made_from(recipe, prepared, losses, world_size())):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    write_config(folder, recipe, cache_keys(recipe, prepared, graph))
+    write_config(folder, recipe, cache_keys(recipe, prepared, graph), world=world_size())
     if graph:
         write_if_changed(folder / "graph.json", graph.to_json())
     if losses:

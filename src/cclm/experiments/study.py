@@ -7,11 +7,10 @@ from pathlib import Path
 
 from cclm.atomic import write_if_changed
 from cclm.data.work_folder import WorkFolder
-from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_folder, bitext_jobs, bitext_recipe
-from cclm.experiments.executor import Display, Job, Remaining, run_jobs
+from cclm.experiments.executor import Display, Executor, Job, Remaining, processes_for
 from cclm.experiments.pipeline import Pipeline
 from cclm.experiments.study_results import Trial, outcome, results
 from cclm.formats.benchmark import Benchmark
@@ -42,7 +41,7 @@ class StudyRun:
     study: Study
     recipe: Recipe
     pipeline: Pipeline
-    at_once: int
+    executor: Executor
     own: dict[str, Pipeline] = field(default_factory=dict)
     """The data and L* of arms that change settings of the data."""
 
@@ -97,25 +96,29 @@ def study_folder(study: Study, recipe: Recipe) -> Path:
     return Path(recipe.work) / "studies" / study.name
 
 
-def run(study: Study, at_once: int | None = None) -> Path:
-    """Runs a study and returns the path of its report. Waits while another process runs the same study."""
+def run(study: Study, executor: Executor | None = None) -> Path:
+    """Runs a study and returns the path of its report. Waits while another process runs the same study.
+
+    Trainings are processes on this machine, one per core or GPU, unless an executor is given.
+    """
+    executor = executor or processes_for(study.recipe_of().training.device)
     folder = study_folder(study, study.recipe_of())
     _refuse_other_declaration(study, folder)
     _refuse_impossible(study)
-    Pipeline(study.recipe_of()).refuse_missing_device()
+    Pipeline(study.recipe_of(), executor=executor).refuse_missing_device()
     _refuse_other_settings(study, folder.parents[1] / "runs")
     with Lock(folder, wait=announce):
         _declare(study, folder)
-        return _run(study, at_once)
+        return _run(study, executor)
 
 
-def _run(study: Study, at_once: int | None) -> Path:
+def _run(study: Study, executor: Executor) -> Path:
     recipe = study.recipe_of()
     with Display(bitext_recipe(recipe).training.max_steps) as display:
-        pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
+        pipeline = Pipeline(recipe, executor=executor, watcher=display, say=display.print)
         pipeline.walk(("prepare", "graph", "benchmark"))
     assert pipeline.losses is not None
-    made = StudyRun(study, recipe, pipeline, at_once or available_cores(), _own_data(study, recipe, at_once))
+    made = StudyRun(study, recipe, pipeline, executor, _own_data(study, recipe, executor))
     for arm in study.arms:
         losses = made.pipeline_of(arm).losses
         assert losses is not None
@@ -149,7 +152,7 @@ def _refuse_impossible(study: Study) -> None:
                 raise type(error)(f"arm {arm}: {error}") from None
 
 
-def _own_data(study: Study, recipe: Recipe, at_once: int | None) -> dict[str, Pipeline]:
+def _own_data(study: Study, recipe: Recipe, executor: Executor) -> dict[str, Pipeline]:
     """Prepares data and trains L* separately for each arm that changes `data` or `vocabulary` settings."""
     found: dict[str, Pipeline] = {}
     for arm in study.arms:
@@ -159,7 +162,7 @@ def _own_data(study: Study, recipe: Recipe, at_once: int | None) -> dict[str, Pi
         same = recipe.model_copy(update={"data": own.data, "vocabulary": own.vocabulary})
         with Display(bitext_recipe(same).training.max_steps) as display:
             display.print(f"{arm}: data of its own")
-            found[arm] = Pipeline(same, at_once=at_once, watcher=display, say=display.print)
+            found[arm] = Pipeline(same, executor=executor, watcher=display, say=display.print)
             found[arm].walk(("prepare", "graph", "benchmark"))
     return found
 
@@ -228,7 +231,7 @@ def _train(made: StudyRun, untuned: Mapping[str, str]) -> dict[str, str]:
                     continue
                 due += _due(made, trial)
             remaining = Remaining(display, len(due), f"{len(every)} trials in all")
-            complaints = run_jobs(due, made.at_once, remaining, say=display.print)
+            complaints = made.executor.run(due, remaining, say=display.print)
             failed |= {name.partition("/")[0]: why for name, why in complaints.items()}
     for trial in every:
         if trial.arm == BITEXT and trial.name not in failed:
@@ -334,7 +337,7 @@ def _train_tries(made: StudyRun, tries: list[Try]) -> dict[str, str]:
     due = [job for job, arm in jobs if not _is_done(made, job, arm)]
     with Display(made.recipe.training.max_steps) as display:
         remaining = Remaining(display, len(due), f"{len(jobs)} tries of the tuning")
-        return run_jobs(due, made.at_once, remaining, say=display.print)
+        return made.executor.run(due, remaining, say=display.print)
 
 
 def _try(tried: Try, recipe: Recipe, why: str | None) -> TryResult:

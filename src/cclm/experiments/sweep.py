@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from cclm.atomic import write_if_changed
-from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import bitext_recipe
-from cclm.experiments.executor import Display, Job, Watcher, read_recipe, run_jobs
+from cclm.experiments.executor import Display, Executor, Job, Watcher, processes_for, read_recipe
 from cclm.experiments.graph import language_graph
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats import sweep as formats
@@ -71,7 +70,7 @@ def sweep(
     thresholds: Sequence[float] = THRESHOLDS,
     aggregates: Sequence[Aggregate] = AGGREGATES,
     *,
-    at_once: int | None = None,
+    executor: Executor | None = None,
     rival: Path | None = None,
 ) -> Path:
     """Trains the grid, as far as it is not done; writes sweep.json and its page, which it returns.
@@ -79,33 +78,37 @@ def sweep(
     A sweep of the same name in another process is waited for.
     """
     if any(len(set(values)) < len(values) or not values for values in (thresholds, aggregates)):
-        raise ConfigError(f"sweep: thresholds {list(thresholds)}, aggregates {list(aggregates)}: some, each once")
+        raise ConfigError(
+            "sweep: --threshold and --aggregate need at least one value each, and no value twice; got thresholds"
+            f" {list(thresholds)} and aggregates {list(aggregates)}"
+        )
     beside = _rival(rival) if rival else None
+    executor = executor or processes_for(recipe.training.device)
     gate = CompetenceSection(name="competence")  # of every leaf, whatever the recipe has
     curriculum = recipe.curriculum.model_copy(update={"gate": gate})
     Pipeline(recipe.model_copy(update={"curriculum": curriculum})).refuse_impossible(trains=True)
-    Pipeline(recipe).refuse_missing_device()
+    Pipeline(recipe, executor=executor).refuse_missing_device()
     for each in grid_recipes(recipe, thresholds, aggregates):
         Pipeline(each).refuse_other_settings()  # before anything is made for them
     with Lock(sweep_folder(recipe), wait=announce):
-        return _sweep(recipe, thresholds, aggregates, at_once or available_cores(), beside)
+        return _sweep(recipe, thresholds, aggregates, executor, beside)
 
 
 def _sweep(
     recipe: Recipe,
     thresholds: Sequence[float],
     aggregates: Sequence[Aggregate],
-    at_once: int,
+    executor: Executor,
     beside: formats.Rival | None,
 ) -> Path:
     with Display(bitext_recipe(recipe).training.max_steps) as display:
-        pipeline = Pipeline(recipe, at_once=at_once, watcher=display, say=display.print)
+        pipeline = Pipeline(recipe, executor=executor, watcher=display, say=display.print)
         pipeline.walk(("prepare",))
-        language_graph(recipe, pipeline.data)  # refuses what has none: every leaf has a gate that asks for it
+        language_graph(recipe, pipeline.data)  # fails where there is none: the gate of every leaf needs it
         pipeline.walk(("graph", "benchmark"))
     grid = leaves(recipe, thresholds, aggregates)
     with Display(recipe.training.max_steps) as display:
-        failed = train_tree(grid, at_once, display, pipeline)
+        failed = train_tree(grid, executor, display, pipeline)
     if failed:
         why = "\n  ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise TrainingError(f"{len(failed)} of {len(grid)} runs failed; the same command tries them again\n  {why}")
@@ -143,12 +146,12 @@ def leaves(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Agg
     return made
 
 
-def train_tree(grid: Sequence[Leaf], at_once: int, watcher: Watcher, pipeline: Pipeline) -> dict[str, str]:
+def train_tree(grid: Sequence[Leaf], executor: Executor, watcher: Watcher, pipeline: Pipeline) -> dict[str, str]:
     """Trains and scores every leaf that is not done; returns why some failed.
 
-    The first leaf leads, and all others share its training. One that decides otherwise gets a run directory, and is
-    then trained too. Leaves that nobody has led, because they are new in a sweep that was done before, get a leader of
-    their own.
+    The first leaf is trained, and all others share its training. A leaf whose curriculum decides differently gets a run
+    directory of its own and is trained from there. Leaves that are added to a finished sweep share no training with the
+    earlier ones; the first of them is trained for all of them.
     """
     seen: set[str] = set()
     failed: dict[str, str] = {}
@@ -162,7 +165,7 @@ def train_tree(grid: Sequence[Leaf], at_once: int, watcher: Watcher, pipeline: P
         return jobs([leaf for leaf in grid if leaf.begun and leaf.name not in seen])
 
     while left := [leaf for leaf in grid if leaf.name not in seen]:
-        failed |= run_jobs(jobs(left[:1]), at_once, watcher, more=ready)
+        failed |= executor.run(jobs(left[:1]), watcher, more=ready)
     return failed
 
 
@@ -180,7 +183,7 @@ def _is_done(leaf: Leaf, pipeline: Pipeline) -> bool:
 
 
 def results(recipe: Recipe, grid: Sequence[Leaf], rival: formats.Rival | None) -> formats.Sweep:
-    """What every leaf came to, the choice by weighted dev loss, and what sharing has saved."""
+    """The result of every leaf, the leaf with the lowest weighted dev loss, and the steps saved by sharing."""
     rows = [_leaf(leaf, grid) for leaf in grid]
     best = min(rows, key=lambda row: row.weighted)
     return formats.Sweep(
@@ -219,12 +222,12 @@ def _leaf(leaf: Leaf, grid: Sequence[Leaf]) -> formats.Leaf:
 
 
 def steps_trained(grid: Sequence[Leaf]) -> int:
-    """Steps that the tree took: each leaf's from where it parted from another."""
+    """The number of steps that were trained: of each leaf, those after it was separated from another run."""
     return sum(_steps(leaf) - leaf.shared_steps for leaf in grid if leaf.same_as is None)
 
 
 def fewest_steps(grid: Sequence[Leaf]) -> int:
-    """Steps that no way of sharing could save: what follows different decisions has to be trained apart."""
+    """A lower bound on the number of steps to train: the total length of all distinct segments between decisions."""
     apart: dict[str, int] = {}
     for leaf in grid:
         decided, last = "", 0

@@ -1,6 +1,7 @@
 """Checkpoints on disk: file names, the manifest, and the training progress.
 
 checkpoints/step-00001000/{model.safetensors, optimizer.safetensors, curriculum.json, progress.json, manifest.json}
+                          average.safetensors, with `training.average`
 checkpoints/{latest,best}         the name of one of these folders, as text
 
 A sweep trains the common prefix of several runs once. Its checkpoints also have followers.json with the state of the
@@ -20,13 +21,18 @@ from cclm.errors import DataError
 from cclm.formats.base import FileFacts, JsonFile, Part, explain, parse_json, sha256
 
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+AVERAGE = "average.safetensors"
+"""Only with `training.average`."""
 CURRICULUM, PROGRESS, MANIFEST, FORKS = "curriculum.json", "progress.json", "manifest.json", "followers.json"
-FILES = (MODEL, OPTIMIZER, CURRICULUM, PROGRESS, MANIFEST, FORKS)
+FILES = (MODEL, OPTIMIZER, AVERAGE, CURRICULUM, PROGRESS, MANIFEST, FORKS)
 REQUIRED = (MODEL, OPTIMIZER, CURRICULUM, PROGRESS)
 LATEST, BEST = "latest", "best"
 ADVICE = "remove this checkpoint: training then resumes from the one before it"
 ALL_STEPS = "all steps are done"
 """The value of `finished` when `max_steps` was reached. It is cleared if `max_steps` is raised later."""
+
+NEW = ("early_decay", "branch")
+"""Fields of progress.json that version 0.1.0 did not have."""
 
 CurriculumState = dict[str, Any]
 """The result of `Curriculum.state_dict`. The curriculum defines its layout, because it must work without pydantic."""
@@ -40,6 +46,11 @@ def folder_name(step: int) -> str:
 def checkpoint_folders(folder: Path) -> list[Path]:
     """All checkpoints in a `checkpoints` folder, including damaged ones, oldest first."""
     return sorted(folder.glob("step-*"))
+
+
+def weights_file(folder: Path) -> str:
+    """The file with the weights to translate with: the average where there is one."""
+    return AVERAGE if (folder / AVERAGE).exists() else MODEL
 
 
 def read_pointer(folder: Path, name: str) -> str | None:
@@ -121,6 +132,23 @@ class SinceShown(BaseModel):
         return {"smoothed": self.smoothed, "nll": self.nll, "tokens": self.tokens, "draws": self.draws}
 
 
+class EarlyDecay(Part):
+    """The decay of the learning rate that ends a training which is stopped early."""
+
+    start: int
+    until: int
+    reason: str
+    """Why it is stopped."""
+
+
+class Branch(Part):
+    """The checkpoint before the decay of `schedule: wsd`, from which a longer training goes on."""
+
+    step: int
+    selected: int | None
+    """The best checkpoint at that time."""
+
+
 class Progress(JsonFile):
     """progress.json: the state of the training loop beside model, optimizer and curriculum.
 
@@ -157,19 +185,22 @@ class Progress(JsonFile):
     """Number of target tokens per task since the last probe."""
     shown: SinceShown = SinceShown()
     due: list[str] = []
-    """What remains to be done after the last step: show, probe, validate, save."""
+    """What remains to be done after the last step: show, probe, validate, save, decay."""
     log_bytes: int = 0
     """Length of log.jsonl when the checkpoint was written. Resuming truncates the log to it."""
     finished: str | None = None
     """Why training ended; None before."""
+    early_decay: EarlyDecay | None = None
+    branch: Branch | None = None
 
     def is_over(self, max_steps: int) -> bool:
         """Whether training has ended and would not resume with this `max_steps`."""
         return self.finished is not None and not (self.finished == ALL_STEPS and self.step < max_steps)
 
     def plain(self) -> dict[str, Any]:
-        """All fields, including those with default values."""
-        return self.model_dump(mode="json")
+        """All fields, including those with default values; of what version 0.1.0 did not have, only what is set."""
+        content = self.model_dump(mode="json")
+        return {name: value for name, value in content.items() if name not in NEW or value is not None}
 
 
 def tokens_after_the_log(run: Path, step: int) -> int:

@@ -16,11 +16,15 @@ class Pair(Part):
     source: str
     target: str
     subwords: str
-    """The SentencePiece model of the source language: a file in `subwords/`."""
+    """The SentencePiece model of the source language: a file in `subwords/`, or the folder of a tokenizer there."""
     tag: str | None
     """The symbol before every source."""
-    start: str
-    """The first symbol of every target."""
+    start: str | None
+    """The first symbol of every target; None where the model adds it itself."""
+    own_tag: bool = False
+    """Whether the tag is that of the source language, as in NLLB, and not that of the target."""
+    tokenizer: str | None = None
+    """Hugging Face: the folder of the pair's tokenizer."""
     zero_shot: bool = False
     """Whether the model was trained neither on this pair nor on its reverse. Such pairs are not written to the file."""
 
@@ -30,6 +34,15 @@ class Reserved(Part):
 
     source: StrictInt
     target: StrictInt
+
+
+class Search(Part):
+    """The settings of beam search."""
+
+    beam: StrictInt
+    length_penalty: float
+    restrict: bool = False
+    """Whether translations are restricted to the subwords of their target language."""
 
 
 class Checked(Part):
@@ -42,6 +55,8 @@ class Checked(Part):
     """int8: the dev loss in bits per token."""
     dev_loss_float32: float | None = None
     same_translations: StrictInt | None = None
+    different_segmentations: dict[str, tuple[StrictInt, StrictInt]] = {}
+    """Hugging Face: by task, the sentences that its tokenizer segments in another way than SentencePiece, and all."""
 
 
 class Export(JsonFile):
@@ -52,8 +67,14 @@ class Export(JsonFile):
     weights: str = ""
     """The SHA-256 of the checkpoint's weights."""
     quantization: str = ""
+    to: str = "ctranslate2"
+    """What the folder is for: `ctranslate2` or `huggingface`."""
+    search: Search | None = None
+    """How to translate with an export that stands alone; beside a run, its recipe says it."""
     checked: Checked | None = None
     pairs: list[Pair]
     reserved: Reserved
+    positions: StrictInt = 1024
+    """The longest source, its </s> included, and the longest target."""
     files: dict[str, FileFacts]
     """All other files by their path in the folder. Version 0.1.0 wrote only sizes; its models are exported again."""

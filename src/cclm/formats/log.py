@@ -77,6 +77,14 @@ class Phase(_Event):
     admitted: list[str] = []
 
 
+class Decay(_Event):
+    """The learning rate begins to fall to zero, which it reaches after the last step."""
+
+    event: Literal["decay"] = "decay"
+    until: int
+    reason: str = ""
+
+
 class Worst(BaseModel):
     """The language with the highest dev loss."""
 
@@ -116,11 +124,11 @@ class Other(_Event):
     """An event of a kind that this version does not know."""
 
 
-Event = Train | Probe | Admitted | Phase | Validation | Saved | Stopped | Other
+Event = Train | Probe | Admitted | Phase | Decay | Validation | Saved | Stopped | Other
 SomeEvent = TypeVar("SomeEvent", bound=_Event)
 _KINDS: dict[str, TypeAdapter[Any]] = {
     kind.model_fields["event"].default: TypeAdapter(kind)
-    for kind in (Train, Probe, Admitted, Phase, Validation, Saved, Stopped)
+    for kind in (Train, Probe, Admitted, Phase, Decay, Validation, Saved, Stopped)
 }
 _OTHER: TypeAdapter[Any] = TypeAdapter(Other)
 

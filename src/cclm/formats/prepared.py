@@ -3,7 +3,7 @@
 import hashlib
 import json
 from pathlib import Path, PurePosixPath
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, JsonValue, TypeAdapter, ValidationError
 
@@ -75,6 +75,21 @@ class Manifest(JsonFile):
         return hashlib.sha256(json.dumps([made_from.plain(), facts], sort_keys=True).encode()).hexdigest()
 
 
+class Layout(Part):
+    """How a pretrained model wants its sentences: the ids of its special symbols, and where language codes stand."""
+
+    pad: int
+    start: int
+    """The first symbol of every input of the decoder."""
+    end: int
+    unknown: int
+    codes: Literal["both", "source", "none"]
+    """`both`: the source begins with its own code, and the model predicts the code of the target first. `source`: the
+    source begins with the code of the target. `none`: the model has no codes."""
+    new: dict[str, str] = {}
+    """Language codes that the model did not have, and the code that the embedding of each starts from."""
+
+
 class VocabularyFile(JsonFile):
     """The content of other.json, pivot.json or vocabulary.json."""
 
@@ -83,11 +98,14 @@ class VocabularyFile(JsonFile):
     tags: dict[str, int]
     symbols: list[tuple[str, int]]
     """Each symbol with its count in the training text."""
+    layout: Layout | None = None
+    """Of a pretrained model, whose ids these are; None for our own vocabularies."""
 
     def text(self) -> str:
         """The content of the file, one symbol per line."""
         lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in self.symbols)
-        return f'{{"version": {VERSION}, "tags": {json.dumps(self.tags)}, "symbols": [\n{lines}\n]}}\n'
+        layout = f'"layout": {json.dumps(self.layout.plain(), ensure_ascii=False)}, ' if self.layout else ""
+        return f'{{"version": {VERSION}, "tags": {json.dumps(self.tags)}, {layout}"symbols": [\n{lines}\n]}}\n'
 
 
 PieceCounts = dict[str, dict[str, int]]

@@ -163,10 +163,11 @@ class Owner(JsonFile):
     pid: int
     host: str
     machine: str = ""
-    """Identifies the machine, also from inside a container: the boot id of the kernel, or the host name."""
+    """Identifies the machine, also from inside a container: the boot id of the kernel, or the host name. CCLM_HOST in
+    the environment replaces it."""
     namespace: str = ""
     """The pid namespace that `pid` belongs to."""
     started: str = ""
     """When the process started, in units of the kernel. It distinguishes processes with a reused pid."""
     job: str | None = None
-    """The SLURM job id. A requeued job may take over the run of its previous attempt."""
+    """The SLURM job id, for people."""

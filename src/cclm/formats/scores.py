@@ -1,4 +1,4 @@
-"""scores.json, and translations/{split}.json, which records the origin of a split's translations."""
+"""scores.json; translations/{split}.json, which records the origin of a split's translations; before.json."""
 
 from typing import ClassVar
 
@@ -18,6 +18,8 @@ class Translations(JsonFile):
     """The start of the fingerprint of the prepared data."""
     beam: StrictInt
     length_penalty: float
+    restrict: bool = False
+    """Whether translations were restricted to the subwords of their target language. Not written for many-to-one."""
 
 
 Row = dict[str, float]
@@ -36,6 +38,8 @@ class Signature(Part):
     data: str = ""
     beam: int = 0
     length_penalty: float = 0.0
+    restrict: bool = False
+    """Whether the translations were restricted, as in `Translations`."""
     off_target: str = ""
     scorers: dict[str, str] = {}
     """The commands of external scorers by name."""
@@ -67,3 +71,16 @@ class Scores(JsonFile):
     """Tasks without a test set, which are not part of any mean. Omitted if empty."""
     without_spaces: list[str] = []
     """Tasks whose references have no spaces between words: BLEU is not meaningful there. Omitted if empty."""
+
+
+BEFORE = "before.json"
+"""The file name of `Before` in a run directory."""
+
+
+class Before(JsonFile):
+    """before.json: the scores of the run that a run with more languages started from."""
+
+    advice: ClassVar[str] = "run `cclm extend` again"
+    run: str
+    """The name of that run."""
+    scores: Scores

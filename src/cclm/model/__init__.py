@@ -1,8 +1,10 @@
-"""The model: a Transformer, its loss and its learning-rate schedule. Needs torch; imports nothing else from cclm."""
+"""The models: a Transformer of ours and pretrained ones, the loss and the learning-rate schedule. Needs torch; imports
+nothing else from cclm."""
 
+from cclm.model.interface import TranslationModel
 from cclm.model.loss import Losses, bits, losses
 from cclm.model.packing import PAD, Packing
-from cclm.model.schedule import learning_rate
+from cclm.model.schedule import Schedule
 from cclm.model.transformer import Shape, Transformer
 
-__all__ = ["PAD", "Losses", "Packing", "Shape", "Transformer", "bits", "learning_rate", "losses"]
+__all__ = ["PAD", "Losses", "Packing", "Schedule", "Shape", "Transformer", "TranslationModel", "bits", "losses"]

@@ -30,7 +30,7 @@ class Losses(NamedTuple):
     tokens: int
 
 
-def losses(logits_NV: Tensor, target_output_BT: Tensor, smoothing: float) -> Losses:
+def losses(logits_NV: Tensor, target_output_BT: Tensor, smoothing: float, pad: int = PAD) -> Losses:
     """The losses of a batch, from the logits of its real target tokens.
 
     Smoothing distributes the probability `smoothing` of each target evenly over all V symbols, including the target and
@@ -38,7 +38,7 @@ def losses(logits_NV: Tensor, target_output_BT: Tensor, smoothing: float) -> Los
     """
     if not 0 <= smoothing < 1:
         raise ValueError(f"label smoothing must be at least 0 and below 1; got {smoothing}")
-    target_N = target_output_BT[target_output_BT != PAD]
+    target_N = target_output_BT[target_output_BT != pad]
     smoothed, nll = _Sums.apply(logits_NV, target_N, smoothing)  # type: ignore[no-untyped-call]
     return Losses(smoothed, nll, len(target_N))
 

@@ -1,7 +1,7 @@
 """Random numbers of the model: initial parameters and dropout.
 
 Initial parameters come from the generator that is passed in. Dropout uses torch's global generator: call
-`torch.manual_seed` before a forward pass to make its dropout reproducible.
+`torch.manual_seed` before a forward pass to make its dropout reproducible, as `Trainer._learn` does.
 """
 
 from functools import lru_cache

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cclm.model.attention import Attention
+from cclm.model.interface import TranslationModel
 from cclm.model.packing import PAD, Packing
 from cclm.model.random import dropout, embedding, linear
 
@@ -80,7 +81,7 @@ class Shape:
             raise ValueError(f"a joint embedding needs one vocabulary; got {sides}")
 
 
-class Transformer(nn.Module):
+class Transformer(TranslationModel):
     """An encoder-decoder Transformer. Shape and seed determine its initial parameters.
 
         model = Transformer(Shape(...), seed=1)

@@ -1,32 +1,23 @@
 """The recipe: one YAML file with all settings of a training run, from the parallel text to beam search."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import (
-    AfterValidator,
     Field,
     SerializerFunctionWrapHandler,
-    StringConstraints,
     field_validator,
     model_serializer,
     model_validator,
 )
 
+from cclm.recipe.execution import ExecutionSection
 from cclm.recipe.language_codes import canonical
 from cclm.recipe.methods import CurriculumSection
-from cclm.recipe.section import LARGEST, Count, Section, Seed, Whole
+from cclm.recipe.model import ModelSection
+from cclm.recipe.section import Count, FilePath, Name, Section, Seed, Whole
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$")]
-
-
-def _is_path(text: str) -> str:
-    if not text or "\0" in text:
-        raise ValueError("must be a path")
-    return text
-
-
-FilePath = Annotated[str, AfterValidator(_is_path)]
 Format = Literal["phrasebook", "moses", "tsv", "ted", "tmx", "huggingface"]
 Direction = Literal["many-to-one", "one-to-many", "many-to-many"]
 KeepOrDrop = Literal["keep", "drop"]
@@ -35,6 +26,13 @@ Metric = Literal["weighted", "macro", "worst", "bleu"]
 
 RESERVED = {"models", "manifest.json", "counts.json", "other.json", "pivot.json", "vocabulary.json"}
 """File names in the folder of prepared data, where each language has a subfolder. No language may have such a name."""
+
+
+def without_defaults(section: Section, content: dict[str, object], names: Sequence[str]) -> dict[str, object]:
+    """The content of a section without those of these keys that have their default."""
+    fields = type(section).model_fields
+    unset = {name for name in names if getattr(section, name) == fields[name].default}
+    return {name: value for name, value in content.items() if name not in unset}
 
 
 class CutSection(Section):
@@ -103,10 +101,7 @@ class DataSection(Section):
     def _without_new_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Omits keys that version 0.1.0 did not have while they are not set. Otherwise the settings of runs and data of
         that version would differ from ours."""
-        content: dict[str, object] = serialize(self)
-        if self.length_ratio is None:
-            content.pop("length_ratio", None)
-        return content
+        return without_defaults(self, serialize(self), ("length_ratio",))
 
     @field_validator("high_resource", "low_resource")
     @classmethod
@@ -157,31 +152,6 @@ class GraphSection(Section):
     """A `graph.json` with your own similarities. Nothing is computed then."""
 
 
-class ModelSection(Section):
-    """The Transformer, with layer norm before each sublayer and the target embedding as output projection."""
-
-    layers: Count = 6
-    """Number of encoder layers, and of decoder layers."""
-    heads: Count = 4
-    """Number of attention heads per layer. Must divide `width`."""
-    width: int = Field(default=512, ge=2, le=LARGEST)
-    """Dimension of the embeddings and of the output of every layer. Must be even."""
-    feed_forward: Count = 1024
-    """Dimension of the hidden layer in the feed-forward sublayers."""
-    dropout: float = Field(default=0.3, ge=0, lt=1)
-    """Dropout rate of embeddings and of the output of every sublayer."""
-    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout rate of attention weights. `null` means the same as `dropout`."""
-    activation_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout rate inside the feed-forward sublayers. `null` means the same as `dropout`."""
-
-    @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> "ModelSection":
-        if self.width % self.heads or self.width % 2:
-            raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
-        return self
-
-
 class BenchmarkSection(Section):
     """The reference losses L* that competence is measured against.
 
@@ -194,6 +164,31 @@ class BenchmarkSection(Section):
     """A `benchmark.json` with your own losses, in bits per token. No bitext model is trained then."""
 
 
+class AverageSection(Section):
+    """The average of the weights that is validated, selected and exported. Training and probes use the weights
+    themselves. Exactly one of the keys is set."""
+
+    last: int | None = Field(default=None, ge=2, le=50)
+    """The mean of the weights at this number of last validations. A checkpoint contains all of them."""
+    ema: float | None = Field(default=None, gt=0, lt=1)
+    """The factor of an exponential moving average over the steps, such as 0.999."""
+
+    @model_validator(mode="after")
+    def _has_one_kind(self) -> "AverageSection":
+        if (self.last is None) == (self.ema is None):
+            raise ValueError("must have either last or ema")
+        return self
+
+
+class SplitPiecesSection(Section):
+    """Subword regularisation: the probability that a piece of a training batch is split into two smaller pieces."""
+
+    source: float = Field(default=0.1, ge=0, le=1)
+    """The probability of a piece of the source."""
+    target: float = Field(default=0.0, ge=0, le=1)
+    """The probability of a piece of the target."""
+
+
 class TrainingSection(Section):
     """The training loop."""
 
@@ -202,14 +197,27 @@ class TrainingSection(Section):
     accumulate: Count = 2
     """Number of micro-batches per step and process whose gradients are accumulated."""
     learning_rate: float = Field(default=2e-4, gt=0)
-    """The peak learning rate, reached at the end of warm-up. Afterwards it decays with the inverse square root of the
-    step."""
+    """The peak learning rate, reached at the end of warm-up. Afterwards it follows `schedule`."""
     warmup: Whole = 4000
-    """Number of steps over which the learning rate rises linearly from 0. With 0 the learning rate is constant."""
+    """Number of steps over which the learning rate rises linearly from 0. With 0 it begins at its peak; with 0 and
+    `schedule: inverse-sqrt` it is constant."""
+    schedule: Literal["inverse-sqrt", "linear", "cosine", "wsd"] = "inverse-sqrt"
+    """The learning rate after warm-up: decay with the inverse square root of the step, as in the paper, which never
+    reaches zero; or annealing to zero at `max_steps`: `linear`, `cosine`, or `wsd`, which is constant up to the last
+    `decay` steps. A run with `linear` or `cosine` cannot be extended by raising `max_steps`; one with `wsd` can, and
+    trains only the decay again. A run that anneals and is stopped early still decays for `decay` steps."""
+    decay: Count | None = None
+    """Number of steps of the decay of `schedule: wsd`, and of a run that anneals and is stopped early. `null` means a
+    fifth of `max_steps`."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """The probability mass of each target that the training loss distributes evenly over the vocabulary."""
     clip: float | None = Field(default=None, gt=0)
     """The maximum norm of the gradient; larger gradients are scaled down to it. `null` disables clipping."""
+    average: AverageSection | None = None
+    """Averaging of the weights: `{last: 5}` or `{ema: 0.999}`. `null` means none."""
+    split_pieces: SplitPiecesSection | None = None
+    """Subword regularisation of the training text: `{source: 0.1}`. It helps trainings of many passes over little text
+    and costs quality in short ones. `null` means none."""
     max_steps: Count = 100_000
     """The maximum number of steps."""
     validate_every: Count = 1000
@@ -231,6 +239,16 @@ class TrainingSection(Section):
     """The device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: a CUDA device if there is one, otherwise the CPU."""
 
     @property
+    def decay_steps(self) -> int:
+        """Number of steps of the final decay."""
+        return self.decay or max(1, self.max_steps // 5)
+
+    @model_serializer(mode="wrap")
+    def _without_new_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Omits keys that version 0.1.0 did not have while they have their defaults, as in `data`."""
+        return without_defaults(self, serialize(self), ("schedule", "decay", "average", "split_pieces"))
+
+    @property
     def measures_bleu(self) -> bool:
         """Whether validations translate the dev sets and compute BLEU."""
         return self.bleu or "bleu" in (self.stop_on, self.select_on)
@@ -243,6 +261,15 @@ class TranslationSection(Section):
     """Beam size: the number of hypotheses that are kept per step."""
     length_penalty: float = Field(default=1.0, ge=0)
     """The exponent of the length that a hypothesis' score is divided by. 0 favours short translations."""
+    restrict: bool | None = None
+    """Whether a translation may contain only subwords of its target language: those of the language's own model, or
+    with `vocabulary.joint` those that occur in its training text. Not for `many-to-one`, which has one target language.
+    `null` means `false`."""
+
+    @model_serializer(mode="wrap")
+    def _without_new_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Omits a key that version 0.1.0 did not have while it is not set, as in `DataSection`."""
+        return without_defaults(self, serialize(self), ("restrict",))
 
 
 class Recipe(Section):
@@ -264,12 +291,32 @@ class Recipe(Section):
     benchmark: BenchmarkSection = BenchmarkSection()
     training: TrainingSection = TrainingSection()
     translation: TranslationSection = TranslationSection()
+    execution: ExecutionSection = Field(
+        default=ExecutionSection(), exclude=True
+    )  # in no file of a run: decides nothing
 
     @model_validator(mode="after")
     def _both_sides_share_a_vocabulary(self) -> "Recipe":
-        if self.data.direction == "many-to-many" and not self.vocabulary.joint:
+        if self.data.direction == "many-to-many" and not self.vocabulary.joint and not self.model.pretrained:
             raise ValueError("data.direction many-to-many needs vocabulary.joint: true")
         return self
+
+    @model_validator(mode="after")
+    def _codes_are_of_languages(self) -> "Recipe":
+        if unknown := sorted(set(self.model.codes or {}) - {*self.data.languages, self.data.pivot}):
+            raise ValueError(f"model.codes names {', '.join(unknown)}, which data has not")
+        return self
+
+    @model_validator(mode="after")
+    def _restriction_needs_a_tag(self) -> "Recipe":
+        if self.translation.restrict and self.data.direction == "many-to-one":
+            raise ValueError("translation.restrict: true needs data.direction one-to-many or many-to-many")
+        return self
+
+    @property
+    def restricts(self) -> bool:
+        """Whether translations contain only subwords of their target language."""
+        return bool(self.translation.restrict)
 
     @property
     def prepared(self) -> Path:

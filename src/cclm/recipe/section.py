@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
 from cclm.errors import ConfigError
@@ -14,6 +14,16 @@ LARGEST = 2**31 - 1
 Whole = Annotated[int, Field(ge=0, le=LARGEST)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$")]
+
+
+def _is_path(text: str) -> str:
+    if not text or "\0" in text:
+        raise ValueError("must be a path")
+    return text
+
+
+FilePath = Annotated[str, AfterValidator(_is_path)]
 NAME, PATH = "by name", "by path"
 """How a gate or sampler is named: tags that pydantic puts into the path of a mistake."""
 

@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from cclm.errors import ConfigError
 from cclm.recipe.import_path import search_beside
 from cclm.recipe.loading import BITEXT, load_recipe, override, read_named, texts_in
-from cclm.recipe.schema import Name, Recipe
-from cclm.recipe.section import Section, Seed, check
+from cclm.recipe.schema import Recipe
+from cclm.recipe.section import Name, Section, Seed, check
 
 __all__ = ["BITEXT", "Study", "Try", "Tuning", "built_in_studies", "load_study", "plain", "steps_to_come"]
 

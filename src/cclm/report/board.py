@@ -5,7 +5,6 @@ No part of a request ever becomes a path: ids in addresses are looked up among t
 
 import asyncio
 import json
-import platform
 import socket
 import sys
 import threading
@@ -24,14 +23,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cclm.errors import ConfigError
-from cclm.report.board_access import MOST_HEADERS, Access, Guard, refuse
 from cclm.report.board_folder import Board, BoardRun, Group, is_file, trial_states
 from cclm.report.document import asset, render
+from cclm.web.access import Access, Guard, refuse
+from cclm.web.server import configuration, run
 
-PORT = 8600
 SCRIPTS = ("elements.js", "chart.js", "crosshair.js", "curves.js", "graph.js", "player.js", "sections.js",
            "board_live.js", "board_run.js", "board_many.js", "board.js")  # fmt: skip
 """The first ones are those of the report: graph, curves and tables have one implementation."""
@@ -39,8 +36,6 @@ REPORT_POLICY = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-i
 """A report is one file with its script in it. It is shown without an origin: it cannot reach even the board."""
 FIGURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 MOST_STREAMS, MOST_CONNECTIONS, MOST_COMPARED = 24, 64, 40
-HEADER_SECONDS = 10.0
-"""A connection that has not sent its whole request by then is closed."""
 
 
 @dataclass
@@ -237,102 +232,21 @@ async def _failed(_: Request, error: Exception) -> Response:
     return PlainTextResponse("the board could not answer this; its terminal says why\n", 500)
 
 
-class _Protocol(H11Protocol):
-    """HTTP/1.1; a client that does not finish its request is disconnected."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._deadline = self.loop.call_later(HEADER_SECONDS, self._close_if_silent)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline.cancel()
-        super().connection_lost(exc)
-
-    def _close_if_silent(self) -> None:
-        if self.cycle is None:
-            self.transport.close()
-
-
-def listen(host: str, port: int | None) -> socket.socket:
-    """A socket at this port or, where none was asked for, at the first free one from 8600 on."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for wanted in [port] if port is not None else range(PORT, PORT + 100):
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((host, wanted))
-            listening.listen(64)  # from here on a browser may ask; it is answered when the board is ready
-        except OSError as error:
-            listening.close()
-            failure = error
-            continue
-        return listening
-    raise ConfigError(f"cannot listen on {host} port {wanted}: {failure.strerror}; give another with --port")
-
-
-def address(listening: socket.socket, access: Access) -> str:
-    """The address to open."""
-    host, port = listening.getsockname()[:2]
-    shown = platform.node() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/" + (f"?token={access.token}" if access.token else "")
-
-
-class _Server(uvicorn.Server):
-    """A server whose signals are those of the command: main.py turns them into an exit code."""
-
-    def is_over(self) -> bool:
-        return self.should_exit
-
-
 def serve(
     folder: Path, listening: socket.socket, access: Access, *, ended: Callable[[], Awaitable[object]] | None = None
 ) -> None:
     """Serves the board of a folder until a signal arrives, or `ended` returns."""
     board, is_over = Board(folder), threading.Event()
     pages = Pages(board)
-    server = _Server(configuration(pages.app(access)))
-    pages.is_over = server.is_over
+    server = uvicorn.Server(configuration(pages.app(access), most_connections=MOST_CONNECTIONS, drain_seconds=2))
+    pages.is_over = lambda: server.should_exit
     reader = threading.Thread(target=board.watch, args=(is_over, _report_problem), daemon=True)
     reader.start()
     try:
-        asyncio.run(_serve(server, listening, ended))
+        run(server, listening, ended)
     finally:
         is_over.set()
         reader.join(2)
-
-
-async def _serve(
-    server: uvicorn.Server, listening: socket.socket, ended: Callable[[], Awaitable[object]] | None
-) -> None:
-    async def stop_when_ended() -> None:
-        if ended:
-            await ended()
-            server.should_exit = True
-
-    waiting = asyncio.ensure_future(stop_when_ended())
-    await server.serve(sockets=[listening])
-    waiting.cancel()
-
-
-def configuration(app: ASGIApp) -> uvicorn.Config:
-    """How uvicorn serves a board: few connections, small requests, no waiting for slow clients."""
-    return uvicorn.Config(
-        app,
-        loop="asyncio",
-        http=_Protocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        backlog=64,
-        timeout_keep_alive=10,
-        timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=4 * MOST_HEADERS,
-    )
 
 
 def _report_problem(problem: str) -> None:

@@ -15,6 +15,7 @@ from cclm.formats.base import parse_json
 from cclm.formats.log import (
     ADVICE,
     Admitted,
+    Decay,
     Event,
     FileTail,
     Log,
@@ -146,6 +147,8 @@ def in_words(event: Event, best: Validation | None) -> str | None:
         return f"{event.language} admitted: {_why(event)}"
     if isinstance(event, Phase):
         return f"second phase: all {len(event.admitted)} remaining languages are admitted"
+    if isinstance(event, Decay):
+        return f"the learning rate decays to zero until step {event.until:,}: {event.reason}"
     if isinstance(event, Stopped):
         at = f"; best checkpoint: step {event.best:,}" if event.best is not None else ""
         return f"stopped: {event.reason or 'no reason given'}{at}{f'; {event.note}' if event.note else ''}"
@@ -229,7 +232,7 @@ class FollowedRun:
     def _reread_files(self, lock: AbstractContextManager[object]) -> bool:
         """Notices other files of the run that were written or replaced."""
         places = [self.folder / name for name in FILES] + [self.folder.parent.parent / name for name in FILES[2:4]]
-        signature = [_stamp(path) for path in places]
+        signature = [stamp(path) for path in places]
         if signature == self._signature:
             return False
         try:
@@ -309,7 +312,7 @@ class FollowedRun:
 _TABLE_OF = {"passes": "tokens", "admitted": "weights"}
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def stamp(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
     except OSError:

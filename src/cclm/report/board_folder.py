@@ -12,7 +12,7 @@ from typing import Any
 from cclm.errors import ConfigError, DataError
 from cclm.formats.study import DeclaredFile, StudyResults
 from cclm.formats.sweep import Sweep
-from cclm.report.board_data import NO_LOCK, FollowedRun, _stamp
+from cclm.report.board_data import NO_LOCK, FollowedRun, stamp
 from cclm.report.document import Document, Figure, Paragraph, Table
 from cclm.report.run_data import Json
 from cclm.report.study import Study
@@ -57,7 +57,7 @@ class BoardRun:
         """Determines the state again if a file that decides it has changed."""
         folder, owner = self.run.folder, owner_of(self.run.folder)
         names = ("config.yaml", "checkpoints", "checkpoints/latest", "scores.json", "not-finite.json")
-        signature = (owner.pid if owner else None, [_stamp(folder / name) for name in names])
+        signature = (owner.pid if owner else None, [stamp(folder / name) for name in names])
         if signature == self._signature:
             return False
         self._signature, before = signature, self.state
@@ -124,7 +124,7 @@ class Group:
     def update(self) -> bool:
         """Reads the results again if they have changed."""
         names = ("results.json", "declared.json", "trials", "sweep.json", "report.html")
-        signature = [_stamp(self.folder / name) for name in names]
+        signature = [stamp(self.folder / name) for name in names]
         if signature == self._signature:
             return False
         self._signature, self.problem = signature, None

@@ -13,7 +13,7 @@ from cclm.formats.base import parse_json
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log
-from cclm.formats.scores import Scores, Signature
+from cclm.formats.scores import BEFORE, Before, Scores, Signature
 
 SENTENCES = 3
 """The number of translations shown per language."""
@@ -50,6 +50,8 @@ class Run:
     others: Mapping[str, Scores]
     """Scores of other runs in the same work folder that are comparable; the bitext models come first."""
     passages: list[Passage]
+    before: Before | None = None
+    """The run that this one has more languages than, with its scores."""
 
 
 def read_run(run: Path) -> Run:
@@ -74,6 +76,7 @@ def run_facts(run: Path, log: Log) -> Run:
         graph=_read_graph(_shared(run, "graph.json")),
         benchmark=_read_benchmark(_shared(run, "benchmark.json")),
         scores=run_scores,
+        before=Before.read(run / BEFORE) if (run / BEFORE).is_file() else None,
         others=_comparable_scores(run.resolve(), run_scores) if run_scores else {},
         passages=[],
     )

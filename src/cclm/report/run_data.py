@@ -131,8 +131,10 @@ def _languages(run: Run, tasks: list[Task], settings: Mapping[str, object]) -> l
 def _score_row(run: Run, name: str) -> Json:
     """One row of the score table: a task, or a zero-shot pair. `scores` is None if the row was not scored."""
     row = _scores_of(run.scores, name)
+    before = _scores_of(run.before.scores if run.before else None, name).get("bleu")
     return {
         "name": name,
+        **({"before": _rounded(before), "change": _rounded(row["bleu"] - before)} if before and "bleu" in row else {}),
         "scores": {key: _rounded(value) for key, value in row.items()} or None,
         "by_scorers": [_rounded(row.get(scorer)) for scorer in _scorers(run.scores)],
         "others": [_rounded(_scores_of(other, name).get("bleu")) for other in run.others.values()],

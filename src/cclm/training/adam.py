@@ -17,7 +17,7 @@ class Adam:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._parameters = dict(model.named_parameters())
+        self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._state: dict[str, dict[str, Tensor]] = {
             name: {
                 "exp_avg": torch.zeros_like(parameter),

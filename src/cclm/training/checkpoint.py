@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from cclm.atomic import atomic_folder, holds_only, restore_all
 from cclm.errors import TrainingError
 from cclm.formats.checkpoint import (
+    AVERAGE,
     BEST,
     CURRICULUM,
     FILES,
@@ -33,6 +34,7 @@ from cclm.formats.checkpoint import (
     read_curriculum,
     read_forks,
     sync,
+    weights_file,
     write_curriculum,
     write_forks,
     write_manifest,
@@ -53,6 +55,8 @@ class Checkpoint:
     curriculum: CurriculumState
     progress: Progress
     forks: dict[str, ForkState] = field(default_factory=dict)
+    average: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Empty without `training.average`."""
     forced: tuple[str, ...] = ()
     """Settings that were changed with `--force` before it."""
 
@@ -67,6 +71,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
             save_file(checkpoint.model, staging / MODEL)
             fault("save:after_model")
             save_file(checkpoint.optimizer, staging / OPTIMIZER)
+            if checkpoint.average:
+                save_file(checkpoint.average, staging / AVERAGE)
             write_state(staging, checkpoint.curriculum, checkpoint.progress, checkpoint.forks)
             fault("save:before_manifest")
             write_manifest(staging, checkpoint.forced)
@@ -78,7 +84,9 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         reason = getattr(error, "strerror", None) or _io_reason(error)
         raise TrainingError(f"{final}: could not be saved: {reason}; older checkpoints are intact") from None
     fault("save:before_prune")
-    _prune(folder, keep={final.name} | ({folder_name(best)} if best is not None else set()))
+    branch = checkpoint.progress.branch
+    needed = (step, best, *((branch.step, branch.selected) if branch else ()))
+    _prune(folder, keep={folder_name(number) for number in needed if number is not None})
     return final
 
 
@@ -115,6 +123,16 @@ def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | Non
     return None
 
 
+def return_to(folder: Path, step: int) -> Checkpoint:
+    """The checkpoint of an earlier step. Later ones are removed, the newest first: a kill leaves the earlier ones."""
+    found = load(folder / folder_name(step))
+    for path in reversed(checkpoint_folders(folder)):
+        if path.name > folder_name(step):
+            shutil.rmtree(path)
+    _write_pointers(folder, step, found.progress.selected_step)
+    return found
+
+
 def load(path: Path) -> Checkpoint:
     """A checkpoint, verified."""
     problem = damage(path)
@@ -123,10 +141,16 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(
         model=load_tensors(path / MODEL),
         optimizer=load_tensors(path / OPTIMIZER),
+        average=load_tensors(path / AVERAGE) if (path / AVERAGE).exists() else {},
         curriculum=read_curriculum(path / CURRICULUM),
         progress=Progress.read(path / PROGRESS),
         forks=read_forks(path / FORKS),
     )
+
+
+def load_weights(path: Path) -> dict[str, torch.Tensor]:
+    """The weights of a checkpoint to translate with."""
+    return {name: tensor for name, tensor in load_tensors(path / weights_file(path)).items() if "@" not in name}
 
 
 def load_tensors(path: Path) -> dict[str, torch.Tensor]:

@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cclm.data.batches import Batch
 from cclm.errors import TrainingError
+from cclm.model.interface import TranslationModel
 from cclm.model.loss import Losses, losses
-from cclm.model.transformer import Transformer
 from cclm.training.torchrun import local_rank
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -48,12 +48,12 @@ class Device:
         )
         return source, target_input, target_output
 
-    def losses(self, model: Transformer, batch: Batch, smoothing: float) -> Losses:
+    def losses(self, model: TranslationModel, batch: Batch, smoothing: float) -> Losses:
         """The summed losses of a batch, ready for the backward pass."""
         source, target_input, target_output = self.tensors(batch)
         with self.autocast():
             logits = model(source, target_input)
-        return losses(logits, target_output, smoothing)
+        return losses(logits, target_output, smoothing, batch.pad)
 
     @property
     def emulates(self) -> bool:

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cclm.curriculum import LanguageGraph
-from cclm.data.batches import Direction
+from cclm.data.batches import Direction, Marks
 from cclm.data.prepared import Prepared
+from cclm.data.pretrained import is_run
 from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, DataError, TrainingError
-from cclm.formats.checkpoint import BEST, MANIFEST, MODEL, Manifest, checkpoint_folders, read_pointer
+from cclm.formats.checkpoint import BEST, MANIFEST, Manifest, checkpoint_folders, read_pointer, weights_file
 from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, Origin, read_settings
+from cclm.recipe.model import SIZES, ModelSection
 from cclm.recipe.schema import DataSection, Recipe
 from cclm.recipe.section import check
 
@@ -27,8 +29,16 @@ class Task:
 
 
 def tasks(data: DataSection, prepared: Prepared) -> dict[str, Task]:
-    """Every task of a recipe. Tasks into the pivot have no tags; others have the tag of the target on both sides."""
+    """Every task of a recipe. Tasks into the pivot have no tags; others have the tag of the target on both sides.
+
+    A pretrained model wants its own codes, as the layout of its vocabulary says.
+    """
     made: list[Task] = []
+    if prepared.other.layout:
+        ways = (data.direction != "one-to-many", data.direction != "many-to-one")
+        made = [_coded(lang, to_pivot, data, prepared) for lang in data.languages for to_pivot in (True, False)
+                if ways[not to_pivot]]  # fmt: skip
+        return {task.name: task for task in made}
     for lang in data.languages:
         if data.direction == "many-to-one":
             made.append(Task(lang, lang, lang, data.pivot, Direction(to_pivot=True)))
@@ -43,8 +53,22 @@ def tasks(data: DataSection, prepared: Prepared) -> dict[str, Task]:
 def _tagged(name: str, source: str, target: str, language: str, prepared: Prepared) -> Task:
     to_pivot = target != language
     sides = (prepared.other, prepared.pivot) if to_pivot else (prepared.pivot, prepared.other)
-    tags = (side.tag_id(target) for side in sides)
-    return Task(name, language, source, target, Direction(to_pivot, *tags))
+    before_source, before_target = (side.tag_id(target) for side in sides)
+    return Task(name, language, source, target, Direction(to_pivot, before_source, before_target))
+
+
+def _coded(lang: str, to_pivot: bool, data: DataSection, prepared: Prepared) -> Task:
+    """A task of a pretrained model."""
+    vocabulary, layout = prepared.other, prepared.other.layout
+    assert layout is not None
+    source, target = (lang, data.pivot) if to_pivot else (data.pivot, lang)
+    name = f"{source}-{target}" if data.direction == "many-to-many" else lang
+    marks = Marks(layout.pad, layout.start, layout.end, predicts_tag=layout.codes == "both")
+    if layout.codes == "both":
+        tags = (vocabulary.tag_id(source), vocabulary.tag_id(target))
+        return Task(name, lang, source, target, Direction(to_pivot, *tags, marks=marks))
+    tag = vocabulary.tags.get(target) if layout.codes == "source" else None
+    return Task(name, lang, source, target, Direction(to_pivot, tag, marks=marks))
 
 
 def task_graph(graph: LanguageGraph, of: dict[str, Task]) -> LanguageGraph:
@@ -75,6 +99,14 @@ def recipe_of(run: Path) -> Recipe:
         raise ConfigError(str(error)) from None
     recipe = check(Recipe, content, str(path))
     return recipe.model_copy(update={"work": str(work_of(run))})
+
+
+def sizes_of(recipe: Recipe) -> ModelSection:
+    """The model section that has the sizes of our model: the recipe's own, or that of the run it continues."""
+    start = recipe.model.pretrained
+    if start and is_run(start) and not set(SIZES) <= recipe.model.model_fields_set:
+        return sizes_of(recipe_of(Path(start)))
+    return recipe.model
 
 
 def work_of(run: Path) -> Path:
@@ -129,7 +161,7 @@ def best_of(run: Path) -> Path:
 def weights_of(checkpoint: Path) -> str:
     """What identifies the weights of a checkpoint: their checksum, as its manifest has it."""
     try:
-        return Manifest.read(checkpoint / MANIFEST).files[MODEL].sha256
+        return Manifest.read(checkpoint / MANIFEST).files[weights_file(checkpoint)].sha256
     except (DataError, KeyError):
         raise TrainingError(f"{checkpoint}: manifest.json is missing or damaged") from None
 

@@ -1,11 +1,11 @@
 """Runs that share a prefix: trainings that differ in the gate alone are one training until their curricula disagree.
 
 The run that is trained leads. Each fork has a curriculum and a log of its own; model, optimizer and progress are the
-leader's. In every probe each fork is asked, on a copy, what it would decide. Forks that would decide differently leave:
-they get a run directory whose newest checkpoint is the state before the decision, and are trained from there, those
-with equal decisions together. Forks that never disagree get copies of the leader's checkpoints at the end. Either way
-the run directory is equal, to the byte, to that of a training that shared nothing: a sweep gets its runs for a fraction
-of the steps without changing any result.
+leader's. In every probe each fork is asked, on a copy, what it would decide. Forks that would decide differently are
+separated, grouped by decision: the first of a group gets a run directory whose newest checkpoint is the state before
+the decision, and the others become its forks. Forks that never disagree get copies of the leader's checkpoints at the
+end. Either way the run directory is equal, to the byte, to that of a training that shared nothing: a sweep gets its
+runs for a fraction of the steps without changing any result. In file names, a fork is called a follower.
 """
 
 import json
@@ -20,6 +20,7 @@ from typing import Any
 from cclm.atomic import atomic_folder, holds_only
 from cclm.curriculum import Curriculum
 from cclm.formats.checkpoint import (
+    AVERAGE,
     FORKS,
     MODEL,
     OPTIMIZER,
@@ -122,7 +123,7 @@ class Forks:
         }
 
     def settle(self) -> None:
-        """At the end of the training: the remaining forks have come to the same end."""
+        """At the end of training: forks that never disagreed get run directories with the leader's checkpoints."""
         for name in list(self._curricula):
             self._leave([name], None)
         shutil.rmtree(self._lead / LOGS, ignore_errors=True)
@@ -135,7 +136,7 @@ class Forks:
     def _leave(self, names: list[str], now: Checkpoint | None) -> None:
         """Makes a run directory for the first of these; the others become its forks.
 
-        One that is there already was made before the training was interrupted and came to this step again.
+        A directory that exists was written before an interruption, after which the training reached this step again.
         """
         state = {name: self.state()[name] for name in names}
         for name in names:
@@ -199,8 +200,9 @@ def _of_fork(progress: Progress, state: Mapping[str, ForkState], first: str, oth
 def _derive(path: Path, target: Path, first: str, others: list[str]) -> None:
     """Makes a fork's checkpoint from its leader's: weights and optimizer are the same files."""
     target.mkdir(parents=True)
-    for name in (MODEL, OPTIMIZER):
-        os.link(path / name, target / name)
+    for name in (MODEL, OPTIMIZER, AVERAGE):
+        if (path / name).exists():
+            os.link(path / name, target / name)
     own = _of_fork(Progress.read(path / PROGRESS), read_forks(path / FORKS), first, others)
     checkpoints.write_state(target, own.curriculum, own.progress, own.forks)
     write_manifest(target)

@@ -4,6 +4,10 @@ The owner holds a flock on RUN/lock, which also works across containers. The ker
 Other machines may not see the flock, and readers never take it. They read the owner from the file. Its modification
 time, updated every 30 seconds, shows that the owner is alive. The file is empty if nobody owns the run.
 
+A process on another machine may own the run as soon as that time has not changed for two minutes: the machine has
+failed, or was cut off. An owner that was only cut off, or suspended, finds the other one in the file before it writes
+anything more, and stops.
+
 Cache entries, studies, sweeps and translations are locked in the same way while they are made.
 """
 
@@ -18,11 +22,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from cclm.errors import DataError, TrainingError
+from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.formats.run import LOCK, Owner
 
-BEAT, DEAD = 30, 120
-"""Seconds between two heartbeats of an owner, and seconds without one after which it counts as dead."""
+DEAD = 120.0
+"""Seconds without a heartbeat after which an owner counts as dead; CCLM_LOCK_TIMEOUT in the environment changes it.
+There are four heartbeats in that time."""
 PATIENCE = 0.5
 """Seconds between two tries to get a lock that another process holds."""
 Say = Callable[[str], object]
@@ -36,8 +41,9 @@ def announce(line: str) -> None:
 class Lock:
     """Ownership of a folder, for the time of a `with` block.
 
-    If another process owns the folder, calls `wait` with a message and waits until it is released; without `wait`,
-    raises TrainingError. `file` is a lock file at another path, which is removed on release.
+    If another process owns the folder, calls `wait` with a message and waits until it is released. Without `wait`,
+    waits only as long as it is unknown whether an owner on another machine is alive, and then raises TrainingError.
+    `file` is a lock file at another path, which is removed on release.
     """
 
     def __init__(self, folder: Path, *, file: Path | None = None, wait: Say | None = None) -> None:
@@ -45,8 +51,11 @@ class Lock:
         self._is_removed, self._wait = file is not None, wait
         self._lock = FileLock(self._path, blocking=False)
         self._over = threading.Event()
+        self._dead, self._this, self._last_beat = DEAD, _this_process(), 0.0
+        self._watched: tuple[float, float] | None = None  # the last heartbeat of another owner, and when it was noticed
 
     def __enter__(self) -> "Lock":
+        self._dead = silence()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if not self._take():
@@ -64,40 +73,88 @@ class Lock:
         except Timeout:
             return False
         before = _read(self._path)
-        if before and _owns_elsewhere(before, self._path):
+        if before and _is_elsewhere(before) and not self._is_silent():
             self._lock.release()
             return False
-        self._path.write_text(_this_process().text(), encoding="utf-8")  # in place: the lock is on this very file
+        self._this = _this_process()
+        self._path.write_text(self._this.text(), encoding="utf-8")  # in place: the lock is on this very file
+        self._last_beat = time.time()
         return True
+
+    def _is_silent(self) -> bool:
+        """Whether the other owner counts as dead: by the clock, or, if the clocks differ, because nothing changes."""
+        beat, now = self._path.stat().st_mtime, time.monotonic()
+        if self._watched is None or self._watched[0] != beat:
+            self._watched = (beat, now)
+        return time.time() - beat >= self._dead or now - self._watched[1] >= self._dead
 
     def _wait_for_it(self) -> None:
         owner = _read(self._path)
-        if self._wait is None:
+        if self._wait is None and not (owner and _is_elsewhere(owner)):
             raise self._refused(owner)
-        self._wait(f"waiting for {name_of(owner)}, which works on {self._folder}")
+        said = self._wait or announce
+        said(f"waiting for {name_of(owner)}, which works on {self._folder}" + ("" if self._wait else ", or has died"))
+        first = self._path.stat().st_mtime
         while not self._take():
+            if self._wait is None and self._path.stat().st_mtime != first:
+                raise self._refused(owner)
             time.sleep(PATIENCE)
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         with suppress(OSError):  # the folder may be gone: the lock goes with the process
-            if self._is_removed:
+            if self._is_lost():
+                pass  # the file is another's
+            elif self._is_removed:
                 self._path.unlink()  # a waiting process notices that the file it locked was deleted
             else:
                 os.truncate(self._path, 0)
         self._lock.release()
 
+    def check(self) -> None:
+        """Raises TrainingError if another process has taken the folder over. Called before anything is written."""
+        if time.time() - self._last_beat < self._dead / 2:
+            return  # nobody counts this process as dead
+        if self._is_lost():
+            raise TrainingError(
+                f"{self._folder} was taken over by {name_of(_read(self._path))}, because this process gave no sign of"
+                f" life for {self._dead:.0f} seconds; nothing more is written here"
+            )
+        self._give_sign()
+
+    def _is_lost(self) -> bool:
+        owner = _read(self._path)
+        return owner is not None and owner != self._this
+
+    def _give_sign(self) -> None:
+        os.utime(self._path)
+        self._last_beat = time.time()
+
     def _beat(self) -> None:
-        while not self._over.wait(BEAT):
+        while not self._over.wait(self._dead / 4):
             try:
-                os.utime(self._path)
+                if self._is_lost():
+                    self._last_beat = 0.0  # `check` will look
+                    return
+                self._give_sign()
             except OSError:
                 return
 
     def _refused(self, owner: Owner | None) -> TrainingError:
         who = f"process {owner.pid} on {owner.host}" if owner else "another process"
-        elsewhere = f"; if that is gone, wait {DEAD // 60} minutes" if owner and not _is_on_this_machine(owner) else ""
-        return TrainingError(f"{self._folder} belongs to {who}: only one process may train it{elsewhere}")
+        return TrainingError(f"{self._folder} belongs to {who}: only one process may train it")
+
+
+def silence() -> float:
+    """Seconds without a heartbeat after which an owner on another machine counts as dead."""
+    text = os.environ.get("CCLM_LOCK_TIMEOUT", str(DEAD))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ConfigError(f"environment variable CCLM_LOCK_TIMEOUT is {text!r}: a number of seconds, or not set")
+    return seconds
 
 
 def name_of(owner: Owner | None) -> str:
@@ -122,10 +179,9 @@ def _is_on_this_machine(owner: Owner) -> bool:
     return owner.machine == _machine()
 
 
-def _owns_elsewhere(owner: Owner, path: Path) -> bool:
-    """Whether the owner is alive on another machine, whose flock may not be visible here."""
-    resumed = owner.job is not None and owner.job == _job()
-    return not _is_on_this_machine(owner) and bool(owner.machine) and not resumed and _is_fresh(path)
+def _is_elsewhere(owner: Owner) -> bool:
+    """Whether the owner is on another machine, whose flock may not be visible here."""
+    return bool(owner.machine) and not _is_on_this_machine(owner)
 
 
 def _read(path: Path) -> Owner | None:
@@ -137,7 +193,7 @@ def _read(path: Path) -> Owner | None:
 
 def _is_fresh(path: Path) -> bool:
     try:
-        return time.time() - path.stat().st_mtime < DEAD
+        return time.time() - path.stat().st_mtime < silence()
     except OSError:
         return False
 
@@ -146,15 +202,22 @@ def _this_process() -> Owner:
     pid = os.getpid()
     return Owner(
         pid=pid,
-        host=platform.node(),
+        host=_host() or platform.node(),
         machine=_machine(),
         namespace=_namespace(),
         started=_started(pid) or "",
-        job=_job(),
+        job=os.environ.get("SLURM_JOB_ID"),
     )
 
 
+def _host() -> str | None:
+    """A name that stands for this machine: CCLM_HOST, for several nodes of a cluster on one machine."""
+    return os.environ.get("CCLM_HOST")
+
+
 def _machine() -> str:
+    if host := _host():
+        return host
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
@@ -184,7 +247,3 @@ def _started(pid: int) -> str | None:
     except PermissionError:
         pass
     return ""
-
-
-def _job() -> str | None:
-    return os.environ.get("SLURM_JOB_ID")

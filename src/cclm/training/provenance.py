@@ -1,4 +1,4 @@
-"""What a run was begun with, and how far it has come: asked by whoever wants to resume it. No torch."""
+"""The settings that a run was started with, their comparison on resume, and its progress. Does not import torch."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +25,8 @@ FREE = {"max_steps", "patience", "device", "save_every"}
 FORCIBLE = ("recipe.training.", "recipe.curriculum.every", "recipe.curriculum.dev_sample", "recipe.model.dropout",
             "recipe.model.attention_dropout", "recipe.model.activation_dropout", "recipe.name")  # fmt: skip
 """Other settings that `--force` may change in a run: its model, optimizer and curriculum can be loaded all the same."""
+TOTAL = "accumulate x ranks"
+"""The key of made_from.json that says how many micro-batches a step has."""
 NOT_FORCIBLE = ("recipe.training.precision",)
 """The loss scale of fp16 is part of a checkpoint."""
 
@@ -38,17 +40,58 @@ def made_from(recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float]
 def _decisive(recipe: Recipe, world: int) -> dict[str, Any]:
     ignored = {"work", "benchmark"} if recipe.training.measures_bleu else {"work", "benchmark", "translation"}
     content = recipe.model_dump(mode="json", exclude=ignored)
-    training = {name: value for name, value in content["training"].items() if name not in FREE}
+    # The schedules that anneal over all steps give other rates in a longer training.
+    free = FREE - {"max_steps"} if recipe.training.schedule in ("linear", "cosine") else FREE
+    training = {name: value for name, value in content["training"].items() if name not in free}
     # The same micro-batches make the same update, on however many ranks.
-    training["accumulate x ranks"] = training.pop("accumulate") * world
+    training[TOTAL] = training.pop("accumulate") * world
     return content | {"training": training}
 
 
-def write_config(folder: Path, recipe: Recipe, keys: Mapping[str, str] | None = None) -> None:
+def with_total_of(folder: Path, recipe: Recipe, world: int) -> Recipe:
+    """The recipe for `world` ranks that continue a run begun by the same command on another number of ranks.
+
+    A step keeps its micro-batches: `accumulate` follows from their number, where the ranks can share them evenly.
+    """
+    total = _total(folder)
+    if total is None or recipe.training.accumulate * world == total or total % world:
+        return recipe
+    if recipe.training.accumulate != _begun_accumulate(folder):
+        return recipe  # it was changed on purpose
+    return _accumulating(recipe, total // world)
+
+
+def _accumulating(recipe: Recipe, accumulate: int) -> Recipe:
+    training = recipe.training.model_copy(update={"accumulate": accumulate})
+    return recipe.model_copy(update={"training": training})
+
+
+def _total(folder: Path) -> int | None:
+    """The micro-batches per step that a run was begun with."""
+    found = MadeFrom.find(folder / MADE_FROM)
+    training = found.recipe.get("training") if found else None
+    total = training.get(TOTAL) if isinstance(training, dict) else None
+    return total if isinstance(total, int) else None
+
+
+def _begun_accumulate(folder: Path) -> int | None:
+    """`accumulate` in the command that a run was begun with."""
+    try:
+        training = read_settings(folder / CONFIG).get("training")
+    except DataError:
+        return None
+    return training.get("accumulate") if isinstance(training, dict) else None
+
+
+def write_config(folder: Path, recipe: Recipe, keys: Mapping[str, str] | None = None, *, world: int = 1) -> None:
     """Writes the resolved recipe as it is now: settings that may change while a run is resumed are in it, too.
 
-    A first line names the `keys` in the cache of what the run is trained on; without keys, it stays as it is.
+    A first line names the `keys` in the cache of what the run is trained on; without keys, it stays as it is. On
+    another number of ranks, `accumulate` stays as the run was begun with.
     """
+    begun_with = _begun_accumulate(folder)
+    if begun_with and recipe.training.accumulate * world == _total(folder):
+        recipe = _accumulating(recipe, begun_with)
     begun = begun_precision(folder)
     if recipe.training.precision == "auto" and begun:
         recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": begun})})
@@ -115,7 +158,9 @@ def refuse_changes(folder: Path, now: MadeFrom, *, force: bool = False) -> list[
     refused = [change for change in changed if not force or not _can_be_forced(change)]
     if refused:
         forcible = "" if force or not all(map(_can_be_forced, changed)) else ", or resume with `cclm train --force`"
-        what = "cannot be forced: the checkpoints do not fit" if force else "was begun with other settings"
+        what = (
+            "cannot be forced: its checkpoints depend on these settings" if force else "was begun with other settings"
+        )
         raise TrainingError(
             f"{folder} {what}; resume it with the same{forcible}, or give the run another name\n  "
             + "\n  ".join(change.removeprefix("recipe.") for change in refused)
@@ -141,7 +186,7 @@ def forced_settings(folder: Path) -> list[str]:
 def refuse_lost_settings(folder: Path) -> None:
     """Raises TrainingError for checkpoints without made_from.json: what they were made from cannot be compared.
 
-    A run that has just left the one it shared its first steps with has none yet, but origin.json.
+    A run that was just separated from another one has no made_from.json yet; it has origin.json.
     """
     lost = not (folder / MADE_FROM).exists() and not (folder / ORIGIN).exists()
     if lost and checkpoint_folders(folder / "checkpoints"):
@@ -154,7 +199,7 @@ def refuse_lost_settings(folder: Path) -> None:
 def refuse_other_settings(
     folder: Path, recipe: Recipe, world: int = 1, prepared: Prepared | None = None, *, force: bool = False
 ) -> None:
-    """The same for the recipe and the data alone: checked before anything is made that the run could not use."""
+    """Like `refuse_changes`, for the recipe and the data only: called before work that the run could not use."""
     refuse_lost_settings(folder)
     settings = _decisive(recipe, world)
     known = MadeFrom(recipe=settings, data=prepared.fingerprint) if prepared else MadeFrom(recipe=settings)
@@ -162,9 +207,9 @@ def refuse_other_settings(
 
 
 def refuse_other_benchmark(folder: Path, recipe: Recipe, *, in_study: bool = False) -> None:
-    """Refuses bitext models of another length than those that a run was begun with, before they are trained.
+    """Raises TrainingError, before any bitext model is trained, if `benchmark.max_steps` differs from that of the run.
 
-    Runs `in_study` were given the losses of those models as a table.
+    A run in a study (`in_study`) got L* through `benchmark.file`, which is no reason to skip the check.
     """
     if not (folder / MADE_FROM).exists() or _read(folder).benchmark is None or recipe.benchmark.file:
         return
@@ -178,7 +223,7 @@ def refuse_other_benchmark(folder: Path, recipe: Recipe, *, in_study: bool = Fal
 
 
 def begun_without_losses(folder: Path) -> bool:
-    """Whether a run was begun without reference losses, which nothing in it needs."""
+    """Whether a run was started without L*, because its gate and sampler do not use it."""
     found = MadeFrom.find(folder / MADE_FROM)
     return found is not None and found.benchmark is None
 

@@ -1,4 +1,4 @@
-"""Several processes as one training: `torchrun` starts the same command on every rank.
+"""Several processes as one training: `torchrun` or `srun` starts the same command on every rank.
 
 Work is dealt out to the ranks by number, and results that all must know are summed. The rest of the code sees no more
 of the other ranks than that. A process alone is rank 0 of 1, and nothing here has an effect then.
@@ -7,10 +7,12 @@ of the other ranks than that. A process alone is rank 0 of 1, and nothing here h
 import os
 import re
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -19,10 +21,12 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from cclm.errors import Interrupted, TrainingError
-from cclm.training.torchrun import world_size
+from cclm.training.torchrun import introduce, world_size
 
 ANSWER = 50.0
 """Seconds in which a rank must answer, or it counts as gone; CCLM_RANKS_TIMEOUT in the environment changes it."""
+MEETING = timedelta(seconds=90)
+"""How long ranks wait for each other when they start; a longer CCLM_RANKS_TIMEOUT counts here, too."""
 PATIENCE = timedelta(days=7)
 """How long the others wait for what the first rank does alone: data, bitext models, checkpoints."""
 EXACT = 1 << 53
@@ -31,14 +35,22 @@ BUCKET = 1 << 20
 """Numbers that are summed in one call."""
 
 
+@dataclass(frozen=True)
+class Groups:
+    """The same ranks, connected three times: with patience for waiting, for numbers on the CPU, and for gradients
+    where the model is."""
+
+    patient: Any = None
+    numbers: Any = None
+    gradients: Any = None
+
+
 class Ranks:
     """This process and the others. Every method returns the same on every rank."""
 
-    def __init__(
-        self, rank: int = 0, world: int = 1, *, store: Any = None, numbers: Any = None, gradients: Any = None
-    ) -> None:
+    def __init__(self, rank: int = 0, world: int = 1, *, store: Any = None, groups: "Groups | None" = None) -> None:
         self.rank, self.world = rank, world
-        self._store, self._numbers, self._gradients = store, numbers, gradients
+        self._store, self._groups = store, groups or Groups()
         self._broadcasts = 0
 
     @property
@@ -69,10 +81,10 @@ class Ranks:
             return
         for bucket in _buckets([parameter.grad for parameter in parameters if parameter.grad is not None]):
             if len(bucket) == 1:
-                self._call(dist.all_reduce, bucket[0], group=self._gradients)
+                self._call(dist.all_reduce, bucket[0], group=self._groups.gradients)
                 continue
             flat = torch.cat([gradient.flatten() for gradient in bucket])
-            self._call(dist.all_reduce, flat, group=self._gradients)
+            self._call(dist.all_reduce, flat, group=self._groups.gradients)
             for gradient, part in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
                 gradient.copy_(part.view_as(gradient))
 
@@ -106,13 +118,13 @@ class Ranks:
     def wait(self) -> None:
         """Returns when every rank is here, however long it takes."""
         if self.world > 1:
-            self._call(dist.barrier)
+            self._call(dist.barrier, group=self._groups.patient)
 
     def _all(self, rows: Sequence[Sequence[float]], how: Any) -> Sequence[Sequence[float]]:
         if self.world == 1:
             return rows
         table = torch.tensor(rows, dtype=torch.float64)
-        self._call(dist.all_reduce, table, how, group=self._numbers)
+        self._call(dist.all_reduce, table, how, group=self._groups.numbers)
         summed: list[list[float]] = table.tolist()
         return summed
 
@@ -131,7 +143,7 @@ ALONE = Ranks()
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Ranks]:
-    """All ranks that torchrun has started; without it, this process alone."""
+    """All ranks that torchrun or srun has started; without them, this process alone."""
     if world_size() == 1:
         yield ALONE
         return
@@ -149,21 +161,43 @@ def joined(device: torch.device) -> Iterator[Ranks]:
 
 def _join(device: torch.device) -> Ranks:
     try:
+        introduce()
         answer = timedelta(seconds=float(os.environ.get("CCLM_RANKS_TIMEOUT", ANSWER)))
-        store, rank, world = next(rendezvous("env://"))
+        _await_first(max(MEETING, answer))
+        store, rank, world = next(rendezvous("env://", timeout=max(MEETING, answer)))
         # torchrun keeps its store when it starts all ranks again: without a prefix they would read the old keys.
         count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = dist.PrefixStore(f"start {count}", store)  # type: ignore[attr-defined]
-        # Three groups: one with patience for waiting, one for numbers on the CPU, one for gradients where the model is.
-        dist.init_process_group("gloo", timeout=PATIENCE, store=store, rank=rank, world_size=world)
+        # A rank that dies now is noticed after this time. Later ones notice the closed connection.
+        dist.init_process_group("gloo", timeout=max(MEETING, answer), store=store, rank=rank, world_size=world)
+        patient = dist.new_group(timeout=PATIENCE, backend="gloo")
         numbers = dist.new_group(timeout=answer, backend="gloo")
         gradients = numbers
         if device.type == "cuda":
             torch.cuda.set_device(device)
             gradients = dist.new_group(timeout=answer, backend="nccl")
     except (RuntimeError, ValueError) as error:
-        raise TrainingError(f"could not join the other ranks: {_reason(error)}; start them with torchrun") from None
-    return Ranks(rank, world, store=store, numbers=numbers, gradients=gradients)
+        raise TrainingError(
+            f"could not join the other ranks: {_reason(error)}; start them with torchrun, or with srun"
+        ) from None
+    return Ranks(rank, world, store=store, groups=Groups(patient, numbers, gradients))
+
+
+def _await_first(patience: timedelta) -> None:
+    """Returns when the first rank can be reached. torch would try longer than it is told to, and handle no signal."""
+    address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+    if os.environ.get("RANK") == "0" or not address or not port.isdigit():
+        return  # this is the first rank; or torch says what is missing
+    end = time.monotonic() + patience.total_seconds()
+    while True:
+        try:
+            socket.create_connection((address, int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                reason = f"nobody answers at {address}:{port} ({error.strerror or error})"
+                raise RuntimeError(reason) from None
+        time.sleep(0.2)
 
 
 def _leave(ranks: Ranks) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from cclm.data.batches import Batch, Batches
-from cclm.model.transformer import Transformer
+from cclm.model.interface import TranslationModel
 from cclm.rng import key, uniform
 from cclm.signals import fault
 from cclm.training.validation import Measuring
@@ -34,7 +34,7 @@ class Rewards:
         self._sentences, self._once = sentences, once
 
     def signals(
-        self, needs: Collection[str], model: Transformer, step: int, admitted: Sequence[str], *, scale: float
+        self, needs: Collection[str], model: TranslationModel, step: int, admitted: Sequence[str], *, scale: float
     ) -> dict[str, Any]:
         """The signals that a round needs. The loss is multiplied by `scale`, which no cosine depends on."""
         found: dict[str, Any] = {}
@@ -45,7 +45,7 @@ class Rewards:
         return found
 
     def separate(
-        self, model: Transformer, step: int, admitted: Sequence[str], scale: float = 1.0
+        self, model: TranslationModel, step: int, admitted: Sequence[str], scale: float = 1.0
     ) -> dict[str, dict[str, float]]:
         """MultiDDS-S: the cosine of each training language's gradient with that of each dev language by itself."""
         kept = self._kept(model, step, admitted, scale) if self._once else {}
@@ -65,7 +65,9 @@ class Rewards:
             for place, lang in enumerate(admitted)
         }
 
-    def summed(self, model: Transformer, step: int, admitted: Sequence[str], scale: float = 1.0) -> dict[str, float]:
+    def summed(
+        self, model: TranslationModel, step: int, admitted: Sequence[str], scale: float = 1.0
+    ) -> dict[str, float]:
         """MultiDDS: one cosine per training language, with the sum of the gradients of all dev languages."""
         of_all = self._of_all_dev(model, step, "all", scale) if self._once else None
         rows: list[list[float]] = []
@@ -78,23 +80,23 @@ class Rewards:
             rows.append(row)
         return {lang: row[0] for lang, row in zip(admitted, self._how.ranks.sum(rows), strict=True)}
 
-    def _kept(self, model: Transformer, step: int, admitted: Sequence[str], scale: float) -> dict[str, Gradient]:
+    def _kept(self, model: TranslationModel, step: int, admitted: Sequence[str], scale: float) -> dict[str, Gradient]:
         return {lang: self._fresh(model, step, lang, "once", scale) for lang in admitted}
 
-    def _fresh(self, model: Transformer, step: int, lang: str, purpose: str, scale: float) -> Gradient:
+    def _fresh(self, model: TranslationModel, step: int, lang: str, purpose: str, scale: float) -> Gradient:
         return self._gradient(model, step, ("train", lang, purpose), self._train[lang], scale)
 
-    def _of_all_dev(self, model: Transformer, step: int, purpose: str, scale: float) -> Gradient:
+    def _of_all_dev(self, model: TranslationModel, step: int, purpose: str, scale: float) -> Gradient:
         drawn = [(("dev", name, purpose), batches) for name, batches in self._dev.items()]
         return self._accumulated(model, step, drawn, scale)
 
     def _gradient(
-        self, model: Transformer, step: int, purpose: tuple[str, ...], batches: Batches, scale: float
+        self, model: TranslationModel, step: int, purpose: tuple[str, ...], batches: Batches, scale: float
     ) -> Gradient:
         return self._accumulated(model, step, [(purpose, batches)], scale)
 
     def _accumulated(
-        self, model: Transformer, step: int, drawn: Iterable[tuple[tuple[str, ...], Batches]], scale: float
+        self, model: TranslationModel, step: int, drawn: Iterable[tuple[tuple[str, ...], Batches]], scale: float
     ) -> Gradient:
         """The gradient of the summed loss of a few sentences from each of these sets, as a list over parameters."""
         model.train()

@@ -3,10 +3,11 @@
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cclm.errors import ConfigError, DataError
+from cclm.formats.job import JOBS, JobState, job_states
 from cclm.formats.log import Event, Validation, events_backwards
 from cclm.formats.run import CONFIG, LOG, MADE_FROM, NOT_FINITE, NotFinite, read_settings
 from cclm.formats.scores import Means, Scores
@@ -25,7 +26,7 @@ class RunState:
     """How far a run has come. What is unknown is None."""
 
     state: str
-    """running, interrupted, finished, failed, damaged, or bitext system for a folder of bitext runs."""
+    """queued, running, interrupted, finished, failed, damaged, or bitext system for a folder of bitext runs."""
     reason: str | None = None
     """Why it ended, who runs it, or what is wrong with it."""
     step: int | None = None
@@ -50,6 +51,21 @@ def runs_below(folder: Path) -> Iterator[Path]:
             link = Path(place) / name
             if is_bitext(link) and link.is_symlink():  # os.walk does not follow the link into the cache
                 yield from runs_below(link)
+
+
+def queued_below(folder: Path) -> dict[Path, JobState]:
+    """The jobs of SLURM, by run directory in this folder, that are queued or running, as far as their files know."""
+    above = folder.resolve()
+    works = [place for place in (above, above.parent) if (place / JOBS).is_dir()]
+    works += [path.parent for path in above.glob(f"*/{JOBS}") if path.is_dir()]
+    jobs = [job for work in works for job in job_states(work) if job.state in ("queued", "running")]
+    return {job.run: job for job in jobs if job.run.is_relative_to(above)}
+
+
+def in_queue(job: JobState, before: RunState | None) -> RunState:
+    """The state of a run whose job is in SLURM's queue; `before` is what its own files say, if it has any."""
+    reason = f"SLURM job {job.job}" if job.job else f"as {job.slurm_name}"
+    return replace(before, state="queued", reason=reason) if before else RunState("queued", reason)
 
 
 def state_of(run: Path) -> RunState:

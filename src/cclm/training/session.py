@@ -16,16 +16,18 @@ from cclm.atomic import atomic_text
 from cclm.curriculum import Curriculum, LanguageGraph
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
+from cclm.data.splitting import Splitter, halves_of
 from cclm.errors import Interrupted, TrainingError
-from cclm.formats.checkpoint import CURRICULUM, MODEL, OPTIMIZER, Progress, folder_name
+from cclm.formats.checkpoint import AVERAGE, CURRICULUM, MODEL, OPTIMIZER, Progress, folder_name
 from cclm.formats.run import ENVIRONMENT, LOG, MADE_FROM, TIMING, Environment
 from cclm.memory import keep_freed_memory
-from cclm.model.transformer import Shape, Transformer
 from cclm.recipe.methods import ActorSection, CompetenceSection
 from cclm.recipe.schema import Recipe
 from cclm.signals import fault, only_noted
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
+from cclm.training.average import Average
+from cclm.training.building import model_of
 from cclm.training.console import Shown, TrainingConsole
 from cclm.training.device import Device, device_of
 from cclm.training.directory import Task, task_graph, tasks
@@ -45,7 +47,7 @@ from cclm.training.provenance import (
 )
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards
-from cclm.training.trainer import Outputs, Parts, Trainer, probe_event
+from cclm.training.trainer import Outputs, Parts, Trainer, probe_event, schedule_of
 from cclm.training.validation import Bleu, Evaluator, Measuring
 
 Poll = Callable[[], None]
@@ -94,14 +96,14 @@ def train(
     recipe = recipe.model_copy(update={"training": resolved})  # on another machine `auto` might be something else
     keep_freed_memory()
     session = _Session(recipe, prepared, graph, benchmark, folder, options, device)
-    # With several ranks, rank 0 does not wait: the other ranks would time out waiting for it.
+    # Several ranks do not wait for a living owner: their machines would stand idle.
     lock = Lock(folder, wait=announce if options.ranks.world == 1 else None)
     with _explained(recipe, folder), lock if options.ranks.first else nullcontext():
         if options.ranks.first:
             options.describe()
         session.check_same()
         saved = session.newest()
-        with _signals(options.ranks) as poll, device.products():
+        with _signals(options.ranks, lock) as poll, device.products():
             return session.run(saved, poll)
 
 
@@ -168,7 +170,7 @@ class _Session:
             return
         refuse_lost_settings(self.folder)
         forced = refuse_changes(self.folder, now, force=self.options.force)
-        write_config(self.folder, self.recipe)
+        write_config(self.folder, self.recipe, world=self.ranks.world)
         fault("begin:described")
         atomic_text(self.folder / ENVIRONMENT, _environment(self.prepared, self.ranks).text())
         if not (self.folder / MADE_FROM).exists():  # last: where it exists, the other files do
@@ -180,8 +182,32 @@ class _Session:
         """The checkpoint to resume from: the newest undamaged one that the first rank finds, for every rank."""
         folder = self.folder / "checkpoints"
         saved = checkpoints.load_newest(folder, _refuse if self.options.strict else _warn) if self.ranks.first else None
+        saved = self._before_another_decay(saved) if saved else None
         name = self.ranks.broadcast(folder_name(saved.progress.step) if saved else "")
         return saved if self.ranks.first or not name else checkpoints.load(folder / name)
+
+    def _before_another_decay(self, saved: checkpoints.Checkpoint) -> checkpoints.Checkpoint:
+        """The checkpoint itself; for a run with `wsd` whose `max_steps` was raised, the one before its decay."""
+        settings, progress = self.recipe.training, saved.progress
+        start, begun = schedule_of(settings).decay_start, progress.branch.step if progress.branch else None
+        if start is None or progress.early_decay or progress.is_over(settings.max_steps):
+            return saved
+        at_full_rate = progress.step if begun is None else begun
+        if start < at_full_rate:
+            raise TrainingError(
+                f"{self.folder}: training.max_steps {settings.max_steps} would begin the decay after step {start}, but"
+                f" step {at_full_rate} was trained at the full learning rate; set it to at least"
+                f" {at_full_rate + settings.decay_steps}"
+            )
+        if begun is None or start == begun or progress.step == begun:
+            return saved
+        try:
+            return checkpoints.return_to(self.folder / "checkpoints", begun)
+        except TrainingError as error:
+            raise TrainingError(
+                f"{error}; without this checkpoint, from before its decay, {self.folder} cannot be trained for longer:"
+                " give the run another name"
+            ) from None
 
     def run(self, saved: checkpoints.Checkpoint | None, poll: Poll) -> str:
         parts = self._parts(poll)
@@ -236,22 +262,36 @@ class _Session:
         train = {name: self._batches(task, "train") for name, task in self.tasks.items()}
         dev = {name: self._batches(task, "dev") for name, task in self.tasks.items()}
         how = Measuring(recipe.seed, recipe.training.label_smoothing, device, poll, self.ranks)
-        model = Transformer(shape_of(recipe, self.prepared), recipe.seed).to(device.torch)
-        actor = recipe.curriculum.sampler
+        model = model_of(recipe, self.prepared).to(device.torch)
+        actor, average = recipe.curriculum.sampler, recipe.training.average
         return Parts(
             recipe=recipe,
             model=model,
             optimizer=Adam(model),
+            average=Average(model, last=average.last, ema=average.ema) if average else None,
             curriculum=self._curriculum(recipe),
             train=train,
             evaluator=Evaluator(dev, how, self.options.bleu if recipe.training.measures_bleu else None),
             rewards=Rewards(train, dev, how, sentences=actor.sentences, once=actor.gradients == "once")
             if isinstance(actor, ActorSection)
             else None,
+            splitter=self._splitter(),
             dev_sizes={name: batches.sentences for name, batches in dev.items()},
             device=device,
             ranks=self.ranks,
         )
+
+    def _splitter(self) -> Splitter | None:
+        """Splits pieces of the training batches, for a recipe that asks for it."""
+        wanted, pivot = self.recipe.training.split_pieces, self.recipe.data.pivot
+        if wanted is None:
+            return None
+        halves = {
+            lang: halves_of(self.prepared, lang, is_pivot=lang == pivot)
+            for lang in {lang for task in self.tasks.values() for lang in (task.source, task.target)}
+        }
+        by_task = {name: (halves[task.source], halves[task.target]) for name, task in self.tasks.items()}
+        return Splitter(self.recipe.seed, wanted.source, wanted.target, by_task)
 
     def _batches(self, task: Task, split: str) -> Batches:
         corpus, budget = self.prepared.corpus(task.language, split), self.recipe.training.batch_tokens
@@ -264,38 +304,22 @@ class _Session:
 
 
 @contextmanager
-def _signals(ranks: Ranks) -> Iterator[Poll]:
+def _signals(ranks: Ranks, lock: Lock) -> Iterator[Poll]:
     """Yields a `poll` function that raises Interrupted if a signal has arrived. The handlers only record signals.
 
-    A signal to one rank stops all ranks: they exchange it at every `poll`, and raise at the same one.
+    A signal to one rank stops all ranks: they exchange it at every `poll`, and raise at the same one. The first rank
+    also stops if it no longer owns the run.
     """
 
     def poll() -> None:
+        if ranks.first:
+            lock.check()
         number = ranks.largest(received.number)
         if number:
             raise Interrupted(number)
 
     with only_noted() as received:
         yield poll
-
-
-def shape_of(recipe: Recipe, prepared: Prepared) -> Shape:
-    """The model's shape: the recipe's sizes, and the vocabularies of its direction."""
-    model = recipe.model
-    many, one = len(prepared.other), len(prepared.pivot)
-    into_pivot = recipe.data.direction == "many-to-one"
-    return Shape(
-        source_symbols=many if into_pivot else one,
-        target_symbols=one if into_pivot else many,
-        layers=model.layers,
-        heads=model.heads,
-        width=model.width,
-        feed_forward=model.feed_forward,
-        dropout=model.dropout,
-        attention_dropout=model.dropout if model.attention_dropout is None else model.attention_dropout,
-        activation_dropout=model.dropout if model.activation_dropout is None else model.activation_dropout,
-        joint=prepared.joint,
-    )
 
 
 def _warn(line: str) -> None:
@@ -311,10 +335,12 @@ def _refuse(line: str) -> None:
 def _restore(parts: Parts, saved: checkpoints.Checkpoint, run: Path) -> Progress:
     progress = saved.progress
     restoring: dict[str, Callable[[], object]] = {
-        MODEL: lambda: parts.model.load_state_dict(saved.model),
+        MODEL: lambda: parts.model.load_trained(saved.model),
         OPTIMIZER: lambda: parts.optimizer.load_state(saved.optimizer),
         CURRICULUM: lambda: parts.curriculum.load_state_dict(saved.curriculum),
     }
+    if average := parts.average:
+        restoring[AVERAGE] = lambda: average.load_state(saved.average)
     for name, restore in restoring.items():
         try:
             restore()
@@ -324,6 +350,8 @@ def _restore(parts: Parts, saved: checkpoints.Checkpoint, run: Path) -> Progress
             raise TrainingError(f"{path}: cannot be restored: {reason}") from None
     if not progress.is_over(parts.recipe.training.max_steps):
         progress.finished = None  # `max_steps` was raised
+    if progress.step != schedule_of(parts.recipe.training).decay_start:
+        progress.due = [what for what in progress.due if what != "decay"]  # the same, with `wsd`
     return progress
 
 

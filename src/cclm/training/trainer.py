@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,19 @@ import torch
 from cclm.curriculum import Curriculum, draw_language
 from cclm.curriculum.languages import listed
 from cclm.data.batches import Batch, Batches
+from cclm.data.splitting import Splitter
 from cclm.errors import TrainingError
-from cclm.formats.checkpoint import ALL_STEPS, Progress, SinceShown
-from cclm.formats.log import Phase, Probe, Saved, Stopped, Train
+from cclm.formats.checkpoint import ALL_STEPS, Branch, EarlyDecay, Progress, SinceShown
+from cclm.formats.log import Decay, Phase, Probe, Saved, Stopped, Train
 from cclm.formats.run import NOT_FINITE, DrawnBatch, NotFinite
-from cclm.model.schedule import learning_rate
-from cclm.model.transformer import Transformer
-from cclm.recipe.schema import Recipe
+from cclm.model.interface import TranslationModel
+from cclm.model.schedule import Schedule
+from cclm.recipe.schema import Recipe, TrainingSection
 from cclm.rng import key
 from cclm.signals import fault
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
+from cclm.training.average import Average
 from cclm.training.console import TrainingConsole
 from cclm.training.device import GROWTH, Device
 from cclm.training.forking import Forks, Measured, admitted_event
@@ -46,12 +49,14 @@ class Parts:
     """What a trainer works with."""
 
     recipe: Recipe
-    model: Transformer
+    model: TranslationModel
     optimizer: Adam
+    average: Average | None
     curriculum: Curriculum
     train: dict[str, Batches]
     evaluator: Evaluator
     rewards: Rewards | None
+    splitter: Splitter | None
     dev_sizes: dict[str, int]
     device: Device
     ranks: Ranks
@@ -75,6 +80,7 @@ class Trainer:
     def __init__(self, parts: Parts, progress: Progress, outputs: Outputs) -> None:
         self.parts, self.progress, self.outputs = parts, progress, outputs
         self._settings, self._every = parts.recipe.training, parts.recipe.curriculum.every
+        self._schedule = schedule_of(self._settings)
         self._warned: set[str] = set()
         self._since_good: list[DrawnBatch] = []  # micro-batches since the last step that was taken
 
@@ -98,6 +104,9 @@ class Trainer:
             elif progress.due[0] == "validate":
                 self._validate(progress.step)
                 progress.due.pop(0)
+            elif progress.due[0] == "decay":  # after the save: a longer training goes on from that checkpoint
+                self._say_decay(progress.step, self._settings.max_steps, f"the last {self._settings.decay_steps} steps")
+                progress.due.pop(0)
             else:
                 self.save(logged=progress.due.pop(0) == "save")
             poll()
@@ -105,21 +114,30 @@ class Trainer:
 
     def _due(self, step: int) -> list[str]:
         settings = self._settings
-        last = step >= settings.max_steps
+        decays = ["decay"] if step == self._schedule.decay_start and not self.progress.early_decay else []
         due = ["show"] if step % SHOW_EVERY == 0 else []
         due += ["probe"] if step % self._every == 0 else []
-        if step % settings.validate_every == 0 or last:
-            return [*due, "validate", "save"]
+        if step % settings.validate_every == 0 or step >= self._last_step:
+            return [*due, "validate", "save", *decays]
         # Not logged: training.save_every may be changed when a run is resumed, and the log stays the same.
         is_extra = settings.save_every is not None and step % settings.save_every == 0
-        return [*due, "extra save"] if is_extra else due
+        return [*due, "extra save", *decays] if is_extra or decays else due
+
+    @property
+    def _last_step(self) -> int:
+        """The last step: `max_steps`, or the end of the decay of a training that is stopped early."""
+        return self.progress.early_decay.until if self.progress.early_decay else self._settings.max_steps
+
+    def _rate(self, step: int) -> float:
+        early = self.progress.early_decay
+        return self._schedule.rate(step, stopped=(early.start, early.until) if early else None)
 
     def _train_step(self, step: int) -> None:
         """One update from `accumulate` micro-batches per rank, each of one language and drawn independently."""
         self.parts.model.train()
         ranks = self.parts.ranks
         drawn = [self._draw() for _ in range(self._settings.accumulate * ranks.world)]
-        mine = {number: self.parts.train[name].batch(counter) for number, name, counter in drawn if ranks.takes(number)}
+        mine = {number: self._batch(number, name, counter) for number, name, counter in drawn if ranks.takes(number)}
         tokens = int(ranks.sum([[sum(batch.target_tokens for batch in mine.values())]])[0][0])
         rows = [
             self._learn(number, mine[number], tokens) if number in mine else (0.0, 0.0, 0) for number, _, _ in drawn
@@ -140,6 +158,10 @@ class Trainer:
         progress.counters[name], progress.micro = counter + 1, number + 1
         return number, name, counter
 
+    def _batch(self, number: int, name: str, counter: int) -> Batch:
+        batch = self.parts.train[name].batch(counter)
+        return self.parts.splitter(batch, name, number) if self.parts.splitter else batch
+
     def _learn(self, number: int, batch: Batch, tokens: int) -> tuple[float, float, int]:
         """Adds a micro-batch's share of the gradient; returns its losses and target tokens. The update has `tokens`."""
         torch.manual_seed(key(self.parts.recipe.seed, "dropout", number) >> 1)
@@ -154,8 +176,9 @@ class Trainer:
             torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], 1 / self.progress.scale)
         norm = torch.nn.utils.clip_grad_norm_(parameters, self._settings.clip or math.inf)
         if math.isfinite(total) and bool(torch.isfinite(norm)):
-            rate = learning_rate(step, peak=self._settings.learning_rate, warmup=self._settings.warmup)
-            self.parts.optimizer.step(rate)
+            self.parts.optimizer.step(self._rate(step))
+            if self.parts.average:
+                self.parts.average.add_step(step)
             self._taken()
         else:
             self._skipped(step)
@@ -204,7 +227,7 @@ class Trainer:
             step=step,
             loss=shown.smoothed / tokens / math.log(2),
             nll=shown.nll / tokens / math.log(2),
-            learning_rate=learning_rate(step, peak=self._settings.learning_rate, warmup=self._settings.warmup),
+            learning_rate=self._rate(step),
             draws=shown.draws,
             tokens=shown.tokens,
             skipped=self.progress.skipped,
@@ -279,7 +302,10 @@ class Trainer:
 
     def _validate(self, step: int) -> None:
         """Measures the whole dev sets: which checkpoint is the best so far, and whether it is time to stop."""
-        with self.outputs.console.timed("validation"):
+        average = self.parts.average
+        if average:
+            average.add_validation(step)
+        with self.outputs.console.timed("validation"), average.in_use() if average else nullcontext():
             found = self.parts.evaluator.validate(self.parts.model)
         fault("validation:measured")
         event = validation_event(step, found, self.parts.dev_sizes)
@@ -288,8 +314,9 @@ class Trainer:
         self.outputs.console.validated(event)
         self._select(step, found)
         self._consider_stopping(step, found)
-        if step >= self._settings.max_steps and self.progress.finished is None:
-            self._finish(ALL_STEPS)
+        if step >= self._last_step and self.progress.finished is None:
+            early = self.progress.early_decay
+            self._finish(f"{early.reason}, then annealed for {early.until - early.start} steps" if early else ALL_STEPS)
 
     def _select(self, step: int, found: dict[str, DevLoss]) -> None:
         value = metric_over(self._settings.select_on, found, self.parts.dev_sizes)
@@ -303,16 +330,30 @@ class Trainer:
             progress.stop_best, progress.stop_waited = value, 0
             return
         progress.stop_waited += 1
-        if progress.stop_waited < self._settings.patience:
+        if progress.stop_waited < self._settings.patience or progress.early_decay:
             return
         remaining = self.parts.curriculum.admit_remaining()
         self.outputs.forks.admit_remaining()
         if not remaining:
-            self._finish(f"no better in {self._settings.patience} validations")
+            self._stop_early(step, f"no better in {self._settings.patience} validations")
             return
         progress.phase = 2  # the second phase of Algorithm 1: optimizer and schedule go on
         self.outputs.log.write(Phase(step=step, phase=2, admitted=list(remaining)))
         self._admit(step, remaining)
+
+    def _stop_early(self, step: int, reason: str) -> None:
+        """Ends the training. One that anneals first decays; if it would not end sooner by that, it just goes on."""
+        until = step + self._settings.decay_steps
+        if not self._schedule.anneals:
+            self._finish(reason)
+        elif until < self._settings.max_steps:
+            self.progress.early_decay = EarlyDecay(start=step, until=until, reason=reason)
+            self._say_decay(step, until, reason)
+
+    def _say_decay(self, step: int, until: int, reason: str) -> None:
+        event = Decay(step=step, until=until, reason=reason)
+        self.outputs.log.write(event)
+        self.outputs.console.print(f"step {step:,}: the learning rate decays to zero until step {until:,}: {reason}")
 
     def _finish(self, reason: str) -> None:
         progress = self.progress
@@ -327,6 +368,8 @@ class Trainer:
     def save(self, *, logged: bool) -> None:
         """Writes a checkpoint. One that a signal asked for is no fact of the training and not logged."""
         self.parts.ranks.check_same_weights(self.parts.model, self.progress.step)
+        if self.progress.step == self._schedule.decay_start:
+            self.progress.branch = Branch(step=self.progress.step, selected=self.progress.selected_step)
         if logged:
             self.outputs.log.write(Saved(step=self.progress.step))
         if self.parts.ranks.first:
@@ -337,13 +380,25 @@ class Trainer:
         """The present state."""
         self.progress.log_bytes = self.outputs.log.sync()
         return checkpoints.Checkpoint(
-            model={name: tensor.contiguous() for name, tensor in self.parts.model.state_dict().items()},
+            model={name: tensor.contiguous() for name, tensor in self.parts.model.trained().items()},
             optimizer=self.parts.optimizer.state(),
             curriculum=self.parts.curriculum.state_dict(),
             progress=self.progress,
             forks=self.outputs.forks.state(),
+            average=self.parts.average.state() if self.parts.average else {},
             forced=tuple(self.outputs.forced),
         )
+
+
+def schedule_of(settings: TrainingSection) -> Schedule:
+    """The learning-rate schedule of a recipe."""
+    return Schedule(
+        settings.schedule,
+        peak=settings.learning_rate,
+        warmup=settings.warmup,
+        steps=settings.max_steps,
+        decay=settings.decay_steps,
+    )
 
 
 def probe_event(step: int, curriculum: Curriculum, cosines: Mapping[str, Any] | None = None) -> Probe:

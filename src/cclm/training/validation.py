@@ -10,7 +10,7 @@ import torch
 
 from cclm.data.batches import Batch, Batches
 from cclm.formats.log import Validation, Worst
-from cclm.model.transformer import Transformer
+from cclm.model.interface import TranslationModel
 from cclm.rng import key, shuffled_many
 from cclm.signals import fault
 from cclm.training.device import Device
@@ -26,7 +26,7 @@ class DevLoss:
     bleu: float | None = None
 
 
-Bleu = Callable[[Transformer, Callable[[], None]], dict[str, float]]
+Bleu = Callable[[TranslationModel, Callable[[], None]], dict[str, float]]
 """Translates the dev sets and returns the BLEU of each task. It calls the given function between batches."""
 
 
@@ -58,7 +58,7 @@ class Evaluator:
     def __init__(self, dev: dict[str, Batches], how: Measuring, bleu: Bleu | None = None) -> None:
         self._dev, self._how, self._bleu = dev, how, bleu
 
-    def probe(self, model: Transformer, step: int, sample: int) -> dict[str, DevLoss]:
+    def probe(self, model: TranslationModel, step: int, sample: int) -> dict[str, DevLoss]:
         """The losses on `sample` sentences of each task, or all it has; another sample at every step."""
         return self._losses(
             model,
@@ -69,13 +69,13 @@ class Evaluator:
             "probe",
         )
 
-    def validate(self, model: Transformer) -> dict[str, DevLoss]:
+    def validate(self, model: TranslationModel) -> dict[str, DevLoss]:
         """The losses on the whole dev sets, with their BLEU where it is asked for."""
         found = self._losses(model, {name: batches.in_order() for name, batches in self._dev.items()}, "validation")
         scores = self._scores(model)
         return {name: replace(loss, bleu=scores.get(name)) for name, loss in found.items()}
 
-    def _scores(self, model: Transformer) -> dict[str, float]:
+    def _scores(self, model: TranslationModel) -> dict[str, float]:
         """BLEU of each task, where it is asked for.
 
         The first rank translates alone. The others ask it in a loop whether it still does: a rank that waited in one
@@ -104,7 +104,7 @@ class Evaluator:
         return np.sort(shuffled_many(positions, size, key(self._how.seed, "probe", step, name)))
 
     @torch.no_grad()
-    def _losses(self, model: Transformer, dev: dict[str, Iterable[Batch]], place: str) -> dict[str, DevLoss]:
+    def _losses(self, model: TranslationModel, dev: dict[str, Iterable[Batch]], place: str) -> dict[str, DevLoss]:
         model.eval()
         names: list[str] = []
         rows: list[tuple[float, float, int]] = []
@@ -122,7 +122,7 @@ class Evaluator:
             for name, (smoothed, nll, tokens) in sums.items()
         }
 
-    def _sums(self, model: Transformer, batch: Batch) -> tuple[float, float, int]:
+    def _sums(self, model: TranslationModel, batch: Batch) -> tuple[float, float, int]:
         found = self._how.device.losses(model, batch, self._how.smoothing)
         return found.smoothed.item(), found.nll.item(), batch.target_tokens
 

@@ -1,7 +1,7 @@
 """From a checkpoint to a self-contained folder to translate with, verified against the trained model.
 
 ctranslate2/float32/
-  model/                             CTranslate2's: model.bin, config.json, the vocabularies
+  model/                             CTranslate2's: model.bin, config.json, the vocabularies, vmap.txt if there are tags
   subwords/{lang}.model              SentencePiece, one model per source language
   cclm.json                          language pairs, checkpoint, result of the verification, files
 """
@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
 
@@ -19,18 +20,21 @@ import torch
 
 from cclm.atomic import atomic_folder
 from cclm.data.prepared import Prepared
-from cclm.data.vocabulary import BOS, EOS, SPECIALS, Vocabulary
+from cclm.data.vocabulary import BOS, EOS, SPECIALS, UNK, Vocabulary
 from cclm.errors import TrainingError
-from cclm.formats.base import FileFacts, sha256
+from cclm.formats.base import FileFacts
 from cclm.formats.checkpoint import damage
 from cclm.formats.export import MANIFEST, Checked, Export, Pair, Reserved
-from cclm.model.transformer import Transformer
+from cclm.formats.prepared import Layout
+from cclm.model.interface import TranslationModel
+from cclm.model.pretrained import log_probabilities
 from cclm.recipe.schema import Recipe
-from cclm.training.checkpoint import load_tensors
+from cclm.training.building import load_trained, shape_of, vocabularies_of
+from cclm.training.checkpoint import load_weights
 from cclm.training.directory import Task, data_of, recipe_of, tasks_of, weights_of
-from cclm.training.session import shape_of
 from cclm.translation.convert import convert
-from cclm.translation.translator import END, ExportError, Sample, Translator
+from cclm.translation.convert_pretrained import convert_pretrained, positions_of
+from cclm.translation.translator import END, POSITIONS, VOCABULARY_MAP, ExportError, Sample, Translator
 
 SAMPLES = 64
 """Dev sentences on which an exported model is checked."""
@@ -51,12 +55,22 @@ class TrainedFor:
     @property
     def source(self) -> Vocabulary:
         """The vocabulary of the source side."""
-        return self.prepared.other if self.recipe.data.direction == "many-to-one" else self.prepared.pivot
+        return vocabularies_of(self.recipe, self.prepared)[0]
 
     @property
     def target(self) -> Vocabulary:
         """The vocabulary of the target side."""
-        return self.prepared.pivot if self.recipe.data.direction == "many-to-one" else self.prepared.other
+        return vocabularies_of(self.recipe, self.prepared)[1]
+
+    @property
+    def layout(self) -> Layout | None:
+        """Of a pretrained model; None for ours."""
+        return self.prepared.other.layout
+
+    @cached_property
+    def positions(self) -> int:
+        """The longest sentence that the exported model takes."""
+        return positions_of(self.prepared) if self.layout else POSITIONS
 
     def pair(self, task: Task) -> Pair:
         """What the manifest says of a task."""
@@ -64,29 +78,36 @@ class TrainedFor:
         return Pair(
             source=task.source,
             target=task.target,
-            subwords=f"{'joint' if self.prepared.joint else task.source}.model",
+            subwords=self.prepared.model_file(task.source),
             tag=None if tag is None else self.source.symbols[tag],
-            start=self.target.symbols[BOS if start is None else start],
+            start=None if self.layout and start is None else self.target.symbols[BOS if start is None else start],
+            **({"own_tag": True} if self.layout and self.layout.codes == "both" else {}),  # type: ignore[arg-type]
         )
+
+
+def trained_for(run: Path, recipe: Recipe) -> TrainedFor:
+    """What the model of a run was trained for."""
+    prepared = data_of(run, recipe)
+    return TrainedFor(recipe, prepared, tasks_of(run, recipe, prepared))
 
 
 def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = None) -> None:
     """Exports the weights of a checkpoint: as float32, or as int8 if an `exact` export is given to compare with."""
-    recipe = recipe_of(run)
-    prepared = data_of(run, recipe)
-    model = TrainedFor(recipe, prepared, tasks_of(run, recipe, prepared))
+    model = trained_for(run, recipe_of(run))
     if problem := damage(best):
         raise TrainingError(f"{best}: {problem}")
-    state = load_tensors(best / "model.safetensors")
+    state = load_weights(best)
     quantization = "int8" if exact else "float32"
     try:
         with atomic_folder(folder, is_ours=lambda old: (old / MANIFEST).is_file()) as staging:
             write_files(state, model, staging, quantization)
-            samples, translator = _samples(model), Translator(staging / "model")
+            samples, translator = dev_samples(model), Translator(staging / "model", positions=model.positions)
             if exact:
-                checked = _compare_with_float32(translator, Translator(exact / "model"), samples)
+                checked = _compare_with_float32(
+                    translator, Translator(exact / "model", positions=model.positions), model, samples
+                )
             else:
-                checked = _compare_with_trained(translator, _trained(model, state), model, samples)
+                checked = _compare_with_trained(translator, trained(model, state), model, samples)
             facts = {"checkpoint": best.name, "weights": weights_of(best), "quantization": quantization}
             write_manifest(model, staging, checked=checked, **facts)
     except (ValueError, OSError) as error:
@@ -101,33 +122,64 @@ def export_unchecked(state: State, model: TrainedFor, folder: Path) -> None:
 
 
 def write_files(state: State, model: TrainedFor, folder: Path, quantization: str) -> None:
-    """Writes the CTranslate2 model and the SentencePiece models that its pairs need."""
-    convert(
-        {name: tensor.cpu().numpy() for name, tensor in state.items()},
-        heads=model.recipe.model.heads,
-        source_symbols=model.source.symbols,
-        target_symbols=model.target.symbols,
-        folder=folder / "model",
-        quantization=None if quantization == "float32" else quantization,
-    )
+    """Writes the CTranslate2 model and what splits the text of its pairs."""
+    kind = None if quantization == "float32" else quantization
+    if model.layout:
+        convert_pretrained(trained(model, state), model.prepared, folder / "model", kind)
+    else:
+        convert(
+            {name: tensor.cpu().numpy() for name, tensor in state.items()},
+            heads=shape_of(model.recipe, model.prepared).heads,
+            source_symbols=model.source.symbols,
+            target_symbols=model.target.symbols,
+            folder=folder / "model",
+            quantization=kind,
+        )
+    if rows := [f"{tag}\t{' '.join(pieces)}\n" for tag, pieces in own_pieces(model).items()]:
+        (folder / "model" / VOCABULARY_MAP).write_text("".join(rows), encoding="utf-8")
     (folder / "subwords").mkdir()
     for name in {model.pair(task).subwords for task in model.tasks.values()}:
-        shutil.copyfile(model.prepared.folder / "models" / name, folder / "subwords" / name)
+        path, copied = model.prepared.folder / "models" / name, folder / "subwords" / name
+        shutil.copytree(path, copied) if path.is_dir() else shutil.copyfile(path, copied)
+
+
+def own_pieces(model: TrainedFor) -> dict[str, list[str]]:
+    """The target symbols that belong to each target language, by its tag; empty if the model has no tags.
+
+    They are the pieces of the language's own SentencePiece model, or, with a joint one, those that occur in its
+    training text. A piece that is written like a reserved symbol is left out: its symbol has a space, which separates
+    symbols in the vocabulary map.
+    """
+    prepared, symbols = model.prepared, model.target.symbols
+    found: dict[str, list[str]] = {}
+    if model.layout:  # a pretrained model has subwords for many more languages than its tags say
+        return found
+    for task in model.tasks.values():
+        if task.direction.target_tag is None:
+            continue
+        if prepared.joint:
+            ids = [model.target.ids[piece] for piece in prepared.pieces_of(task.target)]
+        else:
+            ids = [i for i in model.target.table(prepared.segmenter(task.target)).tolist() if i != UNK]
+        found[symbols[task.direction.target_tag]] = [symbols[i] for i in ids if not symbols[i].endswith(" ")]
+    return found
 
 
 def write_manifest(model: TrainedFor, folder: Path, **facts: str | Checked) -> None:
     """Writes cclm.json, last: it lists all other files of the folder."""
+    manifest_of(model, folder, **facts).write(folder / MANIFEST)
+
+
+def manifest_of(model: TrainedFor, folder: Path, **facts: str | Checked) -> Export:
+    """The manifest of an export whose files are in a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    content = Export(
+    return Export(
         **facts,  # type: ignore[arg-type]
         pairs=[model.pair(task) for task in model.tasks.values()],
         reserved=Reserved(source=len(SPECIALS) + len(model.source.tags), target=len(SPECIALS) + len(model.target.tags)),
-        files={
-            path.relative_to(folder).as_posix(): FileFacts(bytes=path.stat().st_size, sha256=sha256(path))
-            for path in files
-        },
+        **({"positions": model.positions} if model.layout else {}),  # type: ignore[arg-type]
+        files={path.relative_to(folder).as_posix(): FileFacts.of(path) for path in files},
     )
-    content.write(folder / MANIFEST)
 
 
 # --- verification -----------------------------------------------------------------------------------------------------
@@ -163,34 +215,34 @@ def verify(
     return largest
 
 
-def _samples(model: TrainedFor) -> list[Sample]:
-    """The first dev sentences of every task in turn."""
-    in_turn = zip_longest(*(_dev_samples(model, task) for task in model.tasks.values()))
+def dev_samples(model: TrainedFor) -> list[Sample]:
+    """The first dev sentences of every task in turn, as symbols."""
+    in_turn = zip_longest(*(_samples_of(model, task) for task in model.tasks.values()))
     return list(islice((sample for turn in in_turn for sample in turn if sample), SAMPLES))
 
 
-def _dev_samples(model: TrainedFor, task: Task) -> Iterator[Sample]:
+def _samples_of(model: TrainedFor, task: Task) -> Iterator[Sample]:
     corpus = model.prepared.corpus(task.language, "dev")
     pair = model.pair(task)
     before = [pair.tag] if pair.tag else []
+    first = [pair.start] if pair.start else []
     for index in range(min(SAMPLES, len(corpus))):
         other, pivot = (side.tolist() for side in corpus.pair(index))
         from_ids, to_ids = (other, pivot) if task.direction.to_pivot else (pivot, other)
-        if from_ids:
+        if from_ids and max(len(from_ids), len(to_ids)) + 2 < model.positions:
             yield (
                 [*before, *map(model.source.symbols.__getitem__, from_ids)],
-                [pair.start, *map(model.target.symbols.__getitem__, to_ids)],
+                [*first, *map(model.target.symbols.__getitem__, to_ids)],
             )
 
 
-def _trained(model: TrainedFor, state: State) -> Transformer:
-    transformer = Transformer(shape_of(model.recipe, model.prepared), model.recipe.seed)
-    transformer.load_state_dict(state)
-    return transformer.eval()
+def trained(model: TrainedFor, state: State) -> TranslationModel:
+    """The trained model itself."""
+    return load_trained(model.recipe, model.prepared, state)
 
 
 def _compare_with_trained(
-    translator: Translator, trained: Transformer, model: TrainedFor, samples: list[Sample]
+    translator: Translator, trained: TranslationModel, model: TrainedFor, samples: list[Sample]
 ) -> Checked:
     """float32: every log-probability must be the trained model's."""
     difference = verify(translator, _log_probabilities(trained, model), samples)
@@ -198,29 +250,32 @@ def _compare_with_trained(
 
 
 def _log_probabilities(
-    trained: Transformer, model: TrainedFor
+    trained: TranslationModel, model: TrainedFor
 ) -> Callable[[Sequence[str], Sequence[str]], list[float]]:
     """A function that gives the trained model's log-probability of each target symbol after the first, and of </s>."""
     source_ids = {symbol: i for i, symbol in enumerate(model.source.symbols)}
     target_ids = {symbol: i for i, symbol in enumerate(model.target.symbols)}
+    end, before = (model.layout.end, [model.layout.start]) if model.layout else (EOS, [])
 
-    @torch.no_grad()
     def of(source: Sequence[str], target: Sequence[str]) -> list[float]:
-        ids = [target_ids[symbol] for symbol in target]
-        logits = trained(torch.tensor([[*(source_ids[symbol] for symbol in source), EOS]]), torch.tensor([ids]))
-        found = torch.log_softmax(logits, dim=-1)
-        return [float(found[position, i]) for position, i in enumerate([*ids[1:], EOS])]
+        ids = [*before, *(target_ids[symbol] for symbol in target)]
+        found = log_probabilities(trained, [*(source_ids[symbol] for symbol in source), end], ids)
+        return [float(found[position, i]) for position, i in enumerate([*ids[1:], end])]
 
     return of
 
 
-def _compare_with_float32(quantised: Translator, exact: Translator, samples: list[Sample]) -> Checked:
+def _compare_with_float32(
+    quantised: Translator, exact: Translator, model: TrainedFor, samples: list[Sample]
+) -> Checked:
     """int8: rounding changes single probabilities too much to compare them, so dev loss and translations are compared.
 
     The result is printed on stderr; a dev loss that rises by more than MAX_LOSS_INCREASE is refused.
     """
     before, after = _dev_loss(exact, samples), _dev_loss(quantised, samples)
-    same = sum(a == b for a, b in zip(_greedy(exact, samples), _greedy(quantised, samples), strict=True))
+    starts = all(model.pair(task).start for task in model.tasks.values())
+    both = (_greedy(translator, samples, starts) for translator in (exact, quantised))
+    same = sum(a == b for a, b in zip(*both, strict=True))
     result = (
         f"dev loss {after:.3f} bits per token, {before:.3f} in float32;"
         f" {same} of {len(samples)} translations are the same"
@@ -236,5 +291,8 @@ def _dev_loss(translator: Translator, samples: list[Sample]) -> float:
     return -math.fsum(found) / len(found) / math.log(2)
 
 
-def _greedy(translator: Translator, samples: list[Sample]) -> list[list[str]]:
-    return [translator.translate_ids([list(source)], target[0], 1, 1.0)[0] for source, target in samples]
+def _greedy(translator: Translator, samples: list[Sample], starts: bool) -> list[list[str]]:
+    """The translations of the sources. With `starts`, each target's first symbol is given."""
+    return [
+        translator.translate_ids([list(source)], target[0] if starts else None, 1, 1.0)[0] for source, target in samples
+    ]

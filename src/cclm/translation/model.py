@@ -2,23 +2,26 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
 from cclm.data.cleaning import clean
+from cclm.data.model_tokenizer import ModelTokenizer
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import Segmenter
 from cclm.data.workers import available_cores, chunked
 from cclm.errors import ConfigError, DataError
 from cclm.formats.base import sha256
-from cclm.formats.export import MANIFEST, Export, Pair
+from cclm.formats.export import MANIFEST, Export, Pair, Search
 from cclm.formats.run import MADE_FROM, MadeFrom
 from cclm.recipe.language_codes import canonical
+from cclm.recipe.schema import Recipe
 from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of
 from cclm.training.lock import Lock, announce
-from cclm.translation.translator import POSITIONS, Translator
+from cclm.translation.translator import VOCABULARY_MAP, Translator
 
 CHUNK = 2048
 """Texts per chunk. Two chunks are in memory: one is translated while the next is read."""
@@ -28,6 +31,14 @@ class UnknownPair(ConfigError):
     """A pair of languages that a model does not translate; the message lists the pairs that it knows."""
 
 
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation with its score: log-probability over length to the power of the length penalty; 0 is the best."""
+
+    text: str
+    score: float
+
+
 class Model:
     """A trained model, to translate with.
 
@@ -35,13 +46,16 @@ class Model:
     model.translate(["Bu mənim kitabımdır."], source="aze", target="eng")
     """
 
-    def __init__(self, folder: Path, *, beam: int, length_penalty: float, threads: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, beam: int, length_penalty: float, restrict: bool = False, threads: int | None = None
+    ) -> None:
         manifest = Export.read(folder / MANIFEST)
         self.pairs = tuple(manifest.pairs)
-        self._folder, self._beam, self._length_penalty = folder, beam, length_penalty
+        self.beam = beam
+        self._folder, self._length_penalty, self._restrict = folder, length_penalty, restrict
         self._threads = threads or available_cores()
-        self._segmenters: dict[str, tuple[Segmenter, list[str]]] = {}
-        self._reserved = manifest.reserved
+        self._segmenters: dict[str, tuple[Segmenter | ModelTokenizer, list[str]]] = {}
+        self._reserved, self._positions = manifest.reserved, manifest.positions
 
     def translate(self, texts: Sequence[str], source: str | None = None, target: str | None = None) -> list[str]:
         """The translation of each text, in their order; a language may be left out where there is only one."""
@@ -76,7 +90,10 @@ class Model:
         out_of = next((pair for pair in self.pairs if canonical(pair.target) == canonical(target)), None)
         if into is None or out_of is None or into.target != out_of.source or into.source == out_of.target:
             return None
-        return out_of.model_copy(update={"source": into.source, "subwords": into.subwords, "zero_shot": True})
+        tag = into.tag if into.own_tag else out_of.tag
+        return out_of.model_copy(
+            update={"source": into.source, "subwords": into.subwords, "tag": tag, "zero_shot": True}
+        )
 
     def stream(
         self,
@@ -94,14 +111,23 @@ class Model:
         """
         chunks = self._encoded(texts, pair, cut, what)
         for targets in self._translator.translate_chunks(
-            chunks, pair.start, self._beam, self._length_penalty, progress=progress
+            chunks, pair.start, self.beam, self._length_penalty, progress=progress
         ):
-            yield from map(self._decoded, targets)
+            yield from (self._decoded(symbols, pair) for symbols in targets)
+
+    def encode(self, texts: Iterable[str], pair: Pair, *, what: str = "text") -> list[list[str]]:
+        """The symbols of each text, as `n_best` takes them. Too long a text is refused as by `stream`."""
+        return [symbols for chunk in self._encoded(texts, pair, False, what) for symbols in chunk]
+
+    def n_best(self, encoded: list[list[str]], pair: Pair, count: int = 1) -> list[list[Hypothesis]]:
+        """The `count` best translations of each encoded text, the best first; an empty text has none."""
+        found = self._translator.n_best(encoded, pair.start, self.beam, self._length_penalty, count)
+        return [[Hypothesis(self._decoded(symbols, pair), score) for symbols, score in targets] for targets in found]
 
     def _encoded(self, texts: Iterable[str], pair: Pair, cut: bool, what: str) -> Iterator[list[list[str]]]:
         segmenter, symbols = self._segmenter(pair.subwords)
         before = [] if pair.tag is None else [pair.tag]
-        most = POSITIONS - 1 - len(before)  # and </s>
+        most = self._positions - 1 - len(before)  # and </s>
         first = 1
         for chunk in chunked(texts, CHUNK):
             numbers = segmenter.encode([clean(text)[0] for text in chunk])
@@ -114,70 +140,118 @@ class Model:
             yield [[*before, *(symbols[number] for number in text)] if text else [] for text in numbers]
             first += len(chunk)
 
-    def _segmenter(self, name: str) -> tuple[Segmenter, list[str]]:
-        """A SentencePiece model, and the model's source symbol for each of its piece numbers."""
+    def _segmenter(self, name: str) -> tuple[Segmenter | ModelTokenizer, list[str]]:
+        """What splits text, and the model's source symbol for each of its piece numbers."""
         if name not in self._segmenters:
-            segmenter = Segmenter(self._folder / "subwords" / name)
-            known = self._translator.source_symbols
-            reserved = set(known[: self._reserved.source])
-            # As in Vocabulary.join: a piece that looks like a reserved symbol is stored with a space after it.
-            written = (piece + " " if piece in reserved else piece for piece in segmenter.pieces)
-            table = set(known) - reserved
-            self._segmenters[name] = segmenter, [symbol if symbol in table else "<unk>" for symbol in written]
+            self._segmenters[name] = self._load_segmenter(self._folder / "subwords" / name)
         return self._segmenters[name]
 
-    def _decoded(self, symbols: list[str]) -> str:
+    def _load_segmenter(self, path: Path) -> tuple[Segmenter | ModelTokenizer, list[str]]:
+        if path.is_dir():
+            tokenizer = ModelTokenizer(path)
+            return tokenizer, tokenizer.symbols
+        segmenter = Segmenter(path)
+        known = self._translator.source_symbols
+        reserved = {*known[: self._reserved.source], *self._tags}
+        # As in Vocabulary.join: a piece that looks like a reserved symbol is stored with a space after it.
+        written = (piece + " " if piece in reserved else piece for piece in segmenter.pieces)
+        table = set(known) - reserved
+        return segmenter, [symbol if symbol in table else "<unk>" for symbol in written]
+
+    def _decoded(self, symbols: list[str], pair: Pair) -> str:
+        segmenter, _ = self._segmenter(pair.subwords)
+        if isinstance(segmenter, ModelTokenizer):
+            return segmenter.text(symbols)
         text = "".join(symbol for symbol in symbols if symbol not in self._not_text)
         return text.replace(" ", "").replace("▁", " ").strip()
 
+    @property
+    def _tags(self) -> set[str]:
+        """The tags of the pairs: those of languages that were added later are not among the first symbols."""
+        return {symbol for pair in self.pairs for symbol in (pair.tag, pair.start) if symbol}
+
     @cached_property
     def _not_text(self) -> frozenset[str]:
-        return frozenset(self._translator.target_symbols[: self._reserved.target])
+        return frozenset({*self._translator.target_symbols[: self._reserved.target], *self._tags})
 
     @cached_property
     def _translator(self) -> Translator:
-        return Translator(self._folder / "model", self._threads)
+        return Translator(self._folder / "model", self._threads, positions=self._positions, restrict=self._restrict)
 
 
 Quantization = Literal["float32", "int8"]
 
 
-def load(run: str | PathLike[str], *, quantization: Quantization = "float32", threads: int | None = None) -> Model:
-    """The model of a run: text in, text out. More threads than cores are of no use and not started."""
+def load(run: str | PathLike[str], *, quantization: Quantization | None = None, threads: int | None = None) -> Model:
+    """The model of a run, or of a folder that `cclm export --to ctranslate2` wrote: text in, text out.
+
+    A run's model is float32 unless `quantization` says otherwise; an export is what it was exported as. More threads
+    than cores are of no use and not started.
+    """
     directory = Path(run)
     if threads is not None and threads > (cores := available_cores()):
         warnings.warn(f"{threads} threads are more than the {cores} cores: {cores} are used", stacklevel=2)
         threads = cores
+    if (directory / MANIFEST).is_file():
+        return _open_export(directory, quantization, threads)
     if is_bitext(directory):
         raise ConfigError(f"{run}: a folder of bitext models; give one of them, as in {directory / 'aze'}")
-    settings = recipe_of(directory).translation
-    folder = exported(directory, quantization)
-    return Model(folder, beam=settings.beam, length_penalty=settings.length_penalty, threads=threads)
+    recipe = recipe_of(directory)
+    folder = exported(directory, quantization or "float32", restrict=recipe.restricts)
+    return _model(folder, search_of(recipe), threads)
 
 
-def exported(run: Path, quantization: Quantization = "float32") -> Path:
+def search_of(recipe: Recipe) -> Search:
+    """The settings of a recipe that translations are searched with."""
+    settings = recipe.translation
+    return Search(beam=settings.beam, length_penalty=settings.length_penalty, restrict=recipe.restricts)
+
+
+def _open_export(folder: Path, quantization: Quantization | None, threads: int | None) -> Model:
+    manifest = Export.read(folder / MANIFEST)
+    if manifest.search is None or manifest.to != "ctranslate2":
+        raise ConfigError(f"{folder}: cclm translates with a run, or with what `cclm export --to ctranslate2` wrote")
+    if quantization not in (None, manifest.quantization):
+        raise ConfigError(f"{folder}: exported as {manifest.quantization}, not {quantization}; export the run again")
+    if not _is_intact(folder, manifest):
+        raise DataError(f"{folder}: a file of the model is missing or damaged; export the run again")
+    return _model(folder, manifest.search, threads)
+
+
+def _model(folder: Path, search: Search, threads: int | None) -> Model:
+    return Model(
+        folder, beam=search.beam, length_penalty=search.length_penalty, restrict=search.restrict, threads=threads
+    )
+
+
+def exported(run: Path, quantization: Quantization = "float32", *, restrict: bool = False) -> Path:
     """The folder of the exported model. It is made if it is missing, damaged or of another checkpoint.
 
-    Another process that exports it is waited for.
+    So it is if translations are to be restricted and the export, of an earlier version, has no vocabulary map. Another
+    process that exports it is waited for.
     """
     folder = run / "ctranslate2" / quantization
-    if _is_current(folder, weights_of(best_of(run))):
+    if _is_current(folder, weights_of(best_of(run)), restrict):
         return folder
     from cclm.translation.export import export_checkpoint  # imports torch: only when something is exported
 
     exact = exported(run) if quantization == "int8" else None
     with Lock(folder, file=folder.with_name(f".{quantization}.lock"), wait=announce):
         best = best_of(run)
-        if not _is_current(folder, weights_of(best)):
+        if not _is_current(folder, weights_of(best), restrict):
             export_checkpoint(run, best, folder, exact=exact)
     return folder
 
 
-def _is_current(folder: Path, weights: str) -> bool:
-    """Whether the folder holds an undamaged export of these weights."""
+def _is_current(folder: Path, weights: str, restrict: bool) -> bool:
+    """Whether the folder holds an undamaged export of these weights, with a vocabulary map if it is needed."""
     manifest = Export.find(folder / MANIFEST)
     if manifest is None or manifest.weights != weights:
         return False
+    return not (restrict and f"model/{VOCABULARY_MAP}" not in manifest.files) and _is_intact(folder, manifest)
+
+
+def _is_intact(folder: Path, manifest: Export) -> bool:
     try:
         # The size first: a truncated file is found without reading the whole model.
         return all(

@@ -23,7 +23,7 @@ def translate_text(
     *,
     given: Path | None = None,
     out: Path | None = None,
-    quantization: Quantization = "float32",
+    quantization: Quantization | None = None,
     threads: int | None = None,
 ) -> None:
     """Translates line by line, by default from standard input to standard output. Empty lines stay empty."""

@@ -17,6 +17,8 @@ from cclm.memory import keep_freed_memory
 
 ADVICE = "delete its folder: the model is exported again"
 END = "</s>"
+VOCABULARY_MAP = "vmap.txt"
+"""CTranslate2's name for the file that lists target symbols by source symbol."""
 POSITIONS = 1024
 """Rows of the exported position table: the longest source, its </s> included, and the longest target."""
 SHORT = 128
@@ -34,12 +36,25 @@ class Translator:
 
     `batch_tokens` limits the source tokens per batch, padding included. `compute` is CTranslate2's compute type:
     "float32" computes with quantised weights in full precision (int8 products overflow on processors without VNNI).
+    With `restrict`, a target has only symbols that the model's vocabulary map lists for the tag of its source.
     """
 
-    def __init__(self, folder: Path, threads: int = 1, *, batch_tokens: int = 768, compute: str = "default") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        threads: int = 1,
+        *,
+        batch_tokens: int = 768,
+        compute: str = "default",
+        positions: int = POSITIONS,
+        restrict: bool = False,
+    ) -> None:
         if threads < 1 or batch_tokens < 1:
             raise ValueError(f"threads and batch_tokens must be at least 1; got {threads} and {batch_tokens}")
-        self.folder = folder
+        if restrict and not (folder / VOCABULARY_MAP).is_file():  # CTranslate2 would translate without a restriction
+            raise DataError(f"{folder}: no {VOCABULARY_MAP} to restrict translations with; {ADVICE}")
+        self._restrict = restrict
+        self.folder, self._positions = folder, positions
         self._threads, self._batch_tokens = threads, batch_tokens
         self.source_symbols, self.target_symbols = _symbols(folder, "source"), _symbols(folder, "target")
         self._source, self._target = frozenset(self.source_symbols), frozenset(self.target_symbols)
@@ -54,7 +69,7 @@ class Translator:
     def translate_ids(
         self,
         sources: list[list[str]],
-        prefix: str,
+        prefix: str | None,
         beam: int,
         length_penalty: float,
         max_length: int | None = None,
@@ -63,7 +78,8 @@ class Translator:
     ) -> list[list[str]]:
         """The best target of each source, in their order, without `prefix` and </s>; an empty source has an empty one.
 
-        A source is `[tag] pieces`, without </s>; `prefix`, <s> or a language tag, is the first symbol of every target.
+        A source is `[tag] pieces`, without </s>; `prefix`, <s> or a language tag, is the first symbol of every target;
+        None where the model has a first symbol of its own.
         `max_length` is by default twice SHORT, and for sources longer than SHORT as much as the model allows.
         `progress` is called after every batch with its number of sentences. A source that is longer than the position
         table is truncated.
@@ -73,7 +89,7 @@ class Translator:
     def translate_chunks(
         self,
         chunks: Iterable[list[list[str]]],
-        prefix: str,
+        prefix: str | None,
         beam: int,
         length_penalty: float,
         max_length: int | None = None,
@@ -81,14 +97,7 @@ class Translator:
         progress: Callable[[int], object] | None = None,
     ) -> Iterator[list[list[str]]]:
         """The same for a stream of chunks: while one chunk is translated, the next one is read."""
-        options = {
-            "beam_size": beam,
-            "length_penalty": length_penalty,
-            # With the default of 1, </s> is forbidden as the first symbol: the probabilities would not be the model's.
-            "min_decoding_length": 0,
-            "max_input_length": 0,
-            "disable_unk": True,
-        }
+        options = _options(beam, length_penalty)
         advance = progress or (lambda sentences: None)
         pending: deque[_PendingBatch] = deque()
         for batch in self._submit(chunks, prefix, max_length, options, advance):
@@ -99,37 +108,59 @@ class Translator:
         for batch in pending:
             yield from batch.finish(advance)
 
+    def n_best(
+        self, sources: list[list[str]], prefix: str | None, beam: int, length_penalty: float, count: int
+    ) -> list[list[tuple[list[str], float]]]:
+        """The `count` best targets of each source with their scores, the best first; an empty source has none.
+
+        A score is the natural log-probability of the target, </s> included, divided by its length to the power of the
+        length penalty. The beam is at least `count`.
+        """
+        options = {**_options(max(beam, count), length_penalty), "num_hypotheses": count, "return_scores": True}
+        found: list[list[tuple[list[str], float]]] = [[] for _ in sources]
+        for batch in [*self._submit([sources], prefix, None, options, lambda sentences: None)]:
+            for i, result in zip(batch.members, batch.results, strict=True):
+                best = result.result()
+                found[i] = list(zip(best.hypotheses, best.scores, strict=True))
+        return found
+
     def score(self, samples: Sequence[Sample]) -> list[NDArray[np.float64]]:
         """The natural log-probabilities of each target's tokens after the first, and of </s>."""
         sources, targets = [list(source) for source, _ in samples], [list(target) for _, target in samples]
         self._check(sources, (symbol for target in targets for symbol in target))
         longest = max((len(side) for side in (*sources, *targets)), default=0)
-        if longest >= POSITIONS:
-            raise ValueError(f"a sample of {longest} tokens cannot be scored: the model has {POSITIONS} positions")
+        if longest >= self._positions:
+            raise ValueError(
+                f"a sample of {longest} tokens cannot be scored: the model has {self._positions} positions"
+            )
         results = self._model.score_batch(sources, targets, max_input_length=0, max_batch_size=32)
         return [np.array(result.log_probs, dtype=np.float64) for result in results]
 
     def _submit(
         self,
         chunks: Iterable[list[list[str]]],
-        prefix: str,
+        prefix: str | None,
         max_length: int | None,
         options: dict[str, Any],  # keyword arguments of CTranslate2
         advance: Callable[[int], object],
     ) -> Iterator["_PendingBatch"]:
         """Submits batch after batch to CTranslate2; a batch without members marks the end of a chunk."""
         for chunk in chunks:
-            self._check(chunk, [prefix], options["beam_size"], 1 if max_length is None else max_length)
+            first = [] if prefix is None else [prefix]
+            self._check(chunk, first, options["beam_size"], 1 if max_length is None else max_length)
             targets: list[list[str]] = [[] for _ in chunk]
-            sources = _truncated(chunk)
+            sources = _truncated(chunk, self._positions - 1)
             advance(sum(not source for source in sources))
             for members in _batches([len(source) for source in sources], self._batch_tokens):
-                longest = 2 * SHORT if len(sources[members[0]]) <= SHORT else POSITIONS - 1
+                most = self._positions - 1
+                longest = min(2 * SHORT, most) if len(sources[members[0]]) <= SHORT else most
                 results = self._model.translate_batch(
                     [sources[i] for i in members],
-                    [[prefix]] * len(members),
+                    [first] * len(members) if first else None,
                     asynchronous=True,
                     max_decoding_length=longest if max_length is None else max_length,
+                    # The candidates are those of all sources of a batch: it has one target language, its prefix.
+                    use_vmap=self._restrict,
                     **options,
                 )
                 yield _PendingBatch(targets, members, results)
@@ -138,9 +169,9 @@ class Translator:
     def _check(self, sources: list[list[str]], targets: Iterable[str], beam: int = 1, max_length: int = 1) -> None:
         if beam < 1:
             raise ValueError(f"beam must be at least 1; got {beam}")
-        if not 1 <= max_length < POSITIONS:
+        if not 1 <= max_length < self._positions:
             raise ValueError(
-                f"max_length must be at least 1 and below the model's {POSITIONS} positions; got {max_length}"
+                f"max_length must be at least 1 and below the model's {self._positions} positions; got {max_length}"
             )
         if unknown := sorted({*targets} - self._target):
             raise ValueError(f"the model has no target symbol {unknown[0]!r}")
@@ -169,8 +200,18 @@ class _PendingBatch:
         advance(len(self.members))
 
 
-def _truncated(sources: list[list[str]]) -> list[list[str]]:
-    most = POSITIONS - 1  # and </s>
+def _options(beam: int, length_penalty: float) -> dict[str, Any]:  # keyword arguments of CTranslate2
+    return {
+        "beam_size": beam,
+        "length_penalty": length_penalty,
+        # With the default of 1, </s> is forbidden as the first symbol: the probabilities would not be the model's.
+        "min_decoding_length": 0,
+        "max_input_length": 0,
+        "disable_unk": True,
+    }
+
+
+def _truncated(sources: list[list[str]], most: int) -> list[list[str]]:
     longer = sum(len(source) > most for source in sources)
     if longer:
         warnings.warn(f"sources of over {most} tokens are translated without their end: {longer}", stacklevel=3)

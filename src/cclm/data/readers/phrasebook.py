@@ -1,4 +1,4 @@
-"""The built-in phrasebook as parallel text."""
+"""The built-in phrasebook as parallel text, read by `Texts` in `cclm.data.texts`."""
 
 from functools import lru_cache
 from importlib.resources import files

@@ -57,6 +57,8 @@ function scoreColumns(data, rows) {
   const { others, scorers } = data.scores;
   const column = (title, value, format) => ({ title, value, format, means: null });
   return [
+    column("before", (row) => row.before, (value) => short(value, 1)),
+    column("change", (row) => row.change, (value) => (value > 0 ? "+" : "") + short(value, 1)),
     ...others.map(({ name, means }, i) => ({ ...column(name, (row) => row.others[i], (value) => short(value, 1)), means })),
     column("chrF", (row) => row.scores?.chrf, (value) => short(value, 1)),
     column("off-target", (row) => row.scores?.off_target, offTarget),
@@ -74,6 +76,7 @@ function scoreLegend(data, rows, columns) {
     data.scores.without_spaces.length
       ? `${listed(data.scores.without_spaces)}: written without spaces between words, so read chrF, not BLEU`
       : "",
+    has("before") ? "before: BLEU of the run that this one started from, with fewer languages; change: BLEU since then" : "",
     others.length ? `${listed(others.map(({ name }) => name))}: BLEU of these runs` : "",
     has("off-target") ? "off-target: share of translations in the wrong language (in brackets: of the references)" : "",
     scorers.length ? `${listed(scorers)}: mean over sentences of this external scorer` : "",

@@ -1,4 +1,4 @@
-"""The loss compared with torch's, its unit, and the learning-rate schedule."""
+"""The loss compared with torch's, and its unit."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from toy_model import TARGET_OUTPUTS, padded
 
-from cclm.model import bits, learning_rate, losses
+from cclm.model import bits, losses
 
 TARGETS = torch.tensor([symbol for sentence in TARGET_OUTPUTS for symbol in sentence])
 
@@ -101,29 +101,3 @@ def test_bits_are_the_mean_over_tokens_divided_by_ln_2() -> None:
 def test_a_mean_over_no_tokens_is_refused() -> None:
     with pytest.raises(ValueError, match="bits needs at least 1 token; got 0"):
         bits(0.0, torch.tensor(0))
-
-
-def test_the_learning_rate_rises_to_its_peak_and_halves_at_four_times_the_warmup() -> None:
-    rates = {step: learning_rate(step, peak=2e-4, warmup=4000) for step in (1, 2000, 4000, 16_000, 400_000)}
-    # 1/4000, a half, all, sqrt(1/4) and sqrt(1/100) of the peak
-    assert rates == pytest.approx({1: 5e-8, 2000: 1e-4, 4000: 2e-4, 16_000: 1e-4, 400_000: 2e-5})
-
-
-def test_the_learning_rate_has_one_peak() -> None:
-    rates = [learning_rate(step, peak=1, warmup=50) for step in range(1, 300)]
-    assert rates[:50] == sorted(rates[:50])
-    assert rates[49:] == sorted(rates[49:], reverse=True)
-
-
-def test_without_warmup_the_learning_rate_is_constant() -> None:
-    assert {learning_rate(step, peak=3e-4, warmup=0) for step in (1, 10, 10**6)} == {3e-4}
-
-
-def test_a_step_before_the_first_is_refused() -> None:
-    with pytest.raises(ValueError, match="step must be at least 1; got 0"):
-        learning_rate(0, peak=1, warmup=10)
-
-
-def test_a_negative_warmup_is_refused() -> None:
-    with pytest.raises(ValueError, match="warmup must be at least 0; got -1"):
-        learning_rate(1, peak=1, warmup=-1)

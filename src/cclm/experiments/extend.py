@@ -1,0 +1,78 @@
+"""`cclm extend RUN --data NEW.yaml`: a new run that starts from RUN and knows more languages. RUN is not changed.
+
+The languages of RUN are trained on again, so that they are not forgotten; the gate admits the new ones. L* of the old
+languages is that of RUN.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cclm.errors import ConfigError
+from cclm.evaluation.evaluate import Evaluation
+from cclm.experiments.pipeline import run_folder
+from cclm.formats.run import CONFIG, read_settings
+from cclm.formats.scores import BEFORE, Before, Scores
+from cclm.recipe.loading import override, with_values
+from cclm.recipe.model import SIZES
+from cclm.recipe.schema import Recipe
+from cclm.recipe.section import check
+from cclm.training.directory import best_of, is_bitext, recipe_of, sizes_of
+
+ANNEALED = 0.1
+"""Share of the peak learning rate that a run starts with if the run before ended with a rate near zero."""
+LANGUAGES = ("high_resource", "low_resource")
+
+
+def extended_recipe(run: Path, content: Mapping[str, object], changes: Sequence[str], source: str) -> Recipe:
+    """The recipe of RUN with what `content`, a part of a recipe, changes; its languages are added to those of RUN."""
+    if is_bitext(run):
+        raise ConfigError(f"{run}: a folder of bitext models; give the folder of a run")
+    before = recipe_of(run)
+    best_of(run)  # refuses a run without a checkpoint
+    data = content.get("data")
+    new = {side: _names(data, side, source) for side in LANGUAGES}
+    if not any(new.values()):
+        raise ConfigError(f"{source}: no language to add; name some in data.high_resource or data.low_resource")
+    if known := sorted({name for names in new.values() for name in names} & {*before.data.languages}):
+        raise ConfigError(f"{source}: {run} knows {', '.join(known)} already; name new languages only")
+    merged = with_values(read_settings(run / CONFIG) | _rate(run, before), dict(content))
+    settings = override(merged, changes)
+    languages = {side: [*getattr(before.data, side), *new[side]] for side in LANGUAGES}
+    start = {name: getattr(sizes_of(before), name) for name in SIZES} | {"pretrained": str(run)}
+    fixed = {"data": languages, "model": start, "work": before.work}
+    named = "name" in content or any(change.startswith("name=") for change in changes)
+    recipe = check(Recipe, with_values(settings, fixed | ({} if named else {"name": f"{run.name}-extended"})), source)
+    if run_folder(recipe).resolve() == run.resolve():
+        raise ConfigError(f"{source}: name {recipe.name} is that of {run}, which stays as it is; choose another")
+    return recipe
+
+
+def _rate(run: Path, before: Recipe) -> dict[str, object]:
+    """The learning rate at which RUN ended, as the new peak: a higher one makes it forget more than it learns."""
+    training, step = before.training, int(best_of(run).name.removeprefix("step-"))
+    fallen = min(step / training.warmup, math.sqrt(training.warmup / step)) if training.warmup else 1.0
+    fallen = fallen if training.schedule == "inverse-sqrt" else ANNEALED
+    settings = training.model_dump(mode="json") | {"learning_rate": training.learning_rate * fallen}
+    return {"training": settings}
+
+
+def _names(data: object, side: str, source: str) -> list[str]:
+    found = data.get(side, []) if isinstance(data, dict) else []
+    if not isinstance(found, list):
+        raise ConfigError(f"{source}: data.{side} must be a list of languages; got {found!r:.60}")
+    return [str(name) for name in found]
+
+
+def record_before(run: Path, recipe: Recipe) -> Before:
+    """Writes the scores of RUN into the folder of the new run, for its report; RUN is scored first if need be."""
+    evaluation = Evaluation(run)
+    before = Before(run=run.name, scores=evaluation.scored() or evaluation.score())
+    before.write(run_folder(recipe) / BEFORE)
+    return before
+
+
+def changes_of(before: Before, after: Scores) -> dict[str, tuple[float | None, float]]:
+    """BLEU of every language in RUN, None for new ones, and now."""
+    rows = before.scores.languages
+    return {name: (rows[name]["bleu"] if name in rows else None, row["bleu"]) for name, row in after.languages.items()}

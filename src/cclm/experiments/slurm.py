@@ -1,0 +1,273 @@
+"""Runs trainings as jobs of SLURM, through submitit. The command that submits them only follows files.
+
+Every job has a folder WORK/jobs/NAME-KEY, with what it is to do, what has become of it, and SLURM's output. SLURM's
+accounting is not needed: what a job came to is in its folder and in its run directory, and the queue tells whether it
+still exists. A job finds its run as any other process would, so it may be started again at any time.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cclm.data.work_folder import key_of
+from cclm.errors import ConfigError, TrainingError
+from cclm.experiments.executor import Executor, Job, Watcher, processes_for
+from cclm.formats.job import JOB, JOBS, STATE, JobFile, JobState
+from cclm.formats.log import Event, LogTail
+from cclm.recipe.execution import execution_of, sbatch_options
+from cclm.recipe.schema import Recipe
+from cclm.training.lock import announce
+
+MANY = 32
+"""Jobs that are in SLURM's queue at the same time, unless the user says otherwise."""
+LOOK, ASK = 1.0, 10.0
+"""Seconds between two looks at the files of jobs, and between two questions to SLURM."""
+WARNING = 90
+"""Seconds before its time limit that a job is told to save and to put itself back into the queue."""
+RESTARTS = 10**6
+"""How often a job may reach its time limit."""
+TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+
+
+def executor_of(recipe: Recipe, given: Mapping[str, object]) -> Executor:
+    """Where trainings run: as `given` on the command line, else as the recipe or the user's file says."""
+    settings = execution_of(recipe.execution, given)
+    if settings.executor == "processes":
+        if given.get("slurm"):
+            raise ConfigError("--slurm goes with --executor slurm")
+        return processes_for(recipe.training.device, settings.at_once)
+    if recipe.training.precision == "auto":
+        raise ConfigError(
+            "training.precision is auto, which may be another on this machine than on the nodes of SLURM;"
+            " set it, as in training.precision=fp32 or changes.training.precision=bf16"
+        )
+    return Slurm(Path(recipe.work), sbatch_options(settings.slurm), settings.at_once or MANY)
+
+
+class Slurm:
+    """Submits jobs, at most `at_once` in SLURM's queue at the same time, and follows them.
+
+    If this process ends, its jobs go on. The same command finds those that are in the queue, and follows them again.
+    """
+
+    is_elsewhere = True
+
+    def __init__(self, work: Path, options: Mapping[str, str], at_once: int = MANY) -> None:
+        self._work, self._options, self._at_once = work, dict(options), at_once
+        self._minutes = minutes(self._options.get("time", ""))
+        if not shutil.which("sbatch") or not shutil.which("squeue"):
+            raise ConfigError("executor slurm: no `sbatch` and `squeue` here; start it where jobs are submitted")
+        import submitit  # noqa: F401 (refused here, and not after the data was prepared)
+
+    def run(
+        self,
+        jobs: Sequence[Job],
+        watcher: Watcher,
+        more: Callable[[], Sequence[Job]] = lambda: (),
+        say: Callable[[str], object] = announce,
+    ) -> dict[str, str]:
+        """Runs all jobs. Those in the queue already, of a command that was interrupted, are not submitted again."""
+        waiting: list[Job] = list(jobs)
+        running: list[_Submitted] = []
+        failed: dict[str, str] = {}
+        queue = Queue()
+        try:
+            while (waiting := [*waiting, *more()]) or running:
+                while waiting and len(running) < self._at_once:
+                    running.append(self._submit(waiting.pop(0), queue, say))
+                time.sleep(LOOK)
+                queue.ask()
+                for each in list(running):
+                    ended = each.has_ended(queue, say)  # asked first: whatever it wrote before is then in the log
+                    for event in each.events():
+                        watcher(each.job, event)
+                    if ended:
+                        running.remove(each)
+                        failed |= {each.job.name: each.why} if each.why else {}
+        except KeyboardInterrupt:
+            say(f"{len(running)} jobs stay in SLURM's queue; the same command follows them again, scancel ends them")
+            raise
+        return failed
+
+    def _submit(self, job: Job, queue: "Queue", say: Callable[[str], object]) -> "_Submitted":
+        folder = job_folder(self._work, job)
+        name = f"cclm-{folder.name}"
+        if name in queue:
+            say(f"{job.name}: in SLURM's queue as {name}")
+            return _Submitted(job, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        _job_file(job).write(folder / JOB)
+        JobState(name=job.name, run=job.folder.resolve(), slurm_name=name).write(folder / STATE)
+        number = self._sbatch(folder, name)
+        queue.add(name)
+        say(f"{job.name}: queued as SLURM job {number}")
+        return _Submitted(job, folder)
+
+    def _sbatch(self, folder: Path, name: str) -> str:
+        from submitit import SlurmExecutor
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+        executor = SlurmExecutor(folder=folder, max_num_timeout=RESTARTS)
+        executor.update_parameters(
+            job_name=name,
+            time=self._minutes,
+            signal_delay_s=min(WARNING, 15 * self._minutes),
+            stderr_to_stdout=True,
+            # `requeue` and the like have no value
+            additional_parameters={key: value or True for key, value in {"requeue": "", **self._options}.items()},
+        )
+        try:
+            submitted: Any = executor.submit(Task(str(folder.resolve())))
+        except (FailedSubmissionError, FailedJobError, subprocess.CalledProcessError) as error:
+            raise TrainingError(f"sbatch refused the job: {_last_line(error)}; see --slurm") from None
+        return str(submitted.job_id)
+
+
+def minutes(text: str) -> int:
+    """A time limit as sbatch takes it, such as 240, 4:00:00 or 1-12, in minutes."""
+    found = TIME.fullmatch(text)
+    if not found:
+        raise ConfigError(
+            f"executor slurm: time is {text!r}; every job needs a time limit, as in --slurm time=240 (minutes):"
+            " jobs that reach it continue by themselves"
+        )
+    days, *rest = found.groups()
+    numbers = [int(part) for part in rest if part is not None]
+    if days is not None:  # days-hours:minutes:seconds
+        return max(1, 60 * (24 * int(days) + numbers[0]) + sum(numbers[1:2]))
+    if len(numbers) == 3:  # hours:minutes:seconds
+        return max(1, 60 * numbers[0] + numbers[1])
+    return max(1, numbers[0])
+
+
+def _last_line(error: Exception) -> str:
+    text = getattr(error, "stderr", None) or str(error)
+    return next((line for line in reversed(str(text).splitlines()) if line.strip()), type(error).__name__)
+
+
+def job_folder(work: Path, job: Job) -> Path:
+    """The folder of a job: the same for the same run."""
+    return work / JOBS / f"{job.name.replace('/', '.')}-{key_of(str(job.folder.resolve()))[:8]}"
+
+
+def _job_file(job: Job) -> JobFile:
+    return JobFile(
+        name=job.name,
+        recipe=job.recipe.resolve(),
+        folder=job.folder,
+        data=job.data,
+        only=job.only,
+        forks=[path.resolve() for path in job.forks],
+        scored=job.scored,
+    )
+
+
+class Queue:
+    """The user's jobs in SLURM's queue, as last asked for."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+        """How often SLURM has answered."""
+        self._names: set[str] = set()
+        self._asked = 0.0
+        self.ask()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        """Counts a job that was submitted since."""
+        self._names.add(name)
+
+    def ask(self) -> None:
+        """Asks SLURM, if that was not just done. Without an answer, nothing changes."""
+        if self.answers and time.monotonic() - self._asked < ASK:
+            return
+        self._asked = time.monotonic()
+        command = ["squeue", "--me", "--noheader", "--format=%j"]
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return
+        self._names = set(answer.stdout.split())
+        self.answers += 1
+
+
+class _Submitted:
+    """A job in SLURM's queue or beyond it, and how far its log has been read."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self.job, self.why = job, ""
+        self._folder, self._log = folder, LogTail(job.folder / "log.jsonl")
+        self._shown, self._missed = "queued", 0
+        self._answers = 0
+
+    def events(self) -> Iterator[Event]:
+        return self._log.new()
+
+    def has_ended(self, queue: Queue, say: Callable[[str], object]) -> bool:
+        """Whether the job is over. One that SLURM no longer knows has failed, once SLURM has said so twice."""
+        state = JobState.find(self._folder / STATE)
+        if state and state.state != self._shown:
+            self._shown = state.state
+            if state.state == "running":
+                say(f"{self.job.name}: running as SLURM job {state.job}")
+        if state and state.state in ("done", "failed"):
+            self.why = state.why or ""
+            return True
+        if queue.answers != self._answers:
+            self._answers = queue.answers
+            known = state is not None and state.slurm_name in queue
+            self._missed = 0 if known else self._missed + 1
+        if self._missed < 2:
+            return False
+        number = state.job if state and state.job else "of this training"
+        self.why = (
+            f"the SLURM job {number} is gone: cancelled, or killed with its node; its output is in {self._folder}"
+        )
+        return True
+
+
+class Task:
+    """What submitit runs on a node: a process of its own that does the job.
+
+    SLURM's signal that the time is nearly up goes to that process, which saves and ends; then submitit puts the job
+    back into the queue.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __call__(self) -> None:
+        """Does the job; called on the node."""
+        folder = Path(self._folder)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "cclm.experiments.slurm_job", self._folder]
+        self._process = subprocess.Popen(command, env=environment)
+        while (code := self._process.poll()) is None:
+            time.sleep(0.2)
+        state = JobState.read(folder / STATE)
+        if code == 0 or state.state == "failed":
+            return
+        number = -code if code < 0 else code - 128
+        if number in (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT):  # cancelled or preempted: SLURM ends the job
+            sys.exit(code if code > 0 else 128 + number)
+        state.model_copy(update={"state": "failed", "why": f"exit code {code}; see {folder}"}).write(folder / STATE)
+
+    def checkpoint(self) -> Any:
+        """Called by submitit in a handler of SIGUSR2, before it puts the job back into the queue."""
+        from submitit.helpers import DelayedSubmission
+
+        if self._process:
+            self._process.send_signal(signal.SIGUSR2)  # the same that SLURM sends: a repetition is ignored
+            while self._process.poll() is None:  # `wait` would deadlock with the `poll` that was interrupted
+                time.sleep(0.1)
+        return DelayedSubmission(Task(self._folder))

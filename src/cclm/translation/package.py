@@ -1,0 +1,108 @@
+"""`cclm export RUN`: a folder that translates without cclm, with a script and a model card. It proves itself first.
+
+FOLDER/
+  README.md        the model card
+  translate.py     translates standard input, with the libraries that the card names
+  cclm.json        language pairs, checkpoint, search, result of the verification, files
+  ...              the model: `cclm.translation.export` (CTranslate2), `cclm.translation.huggingface`
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from cclm.atomic import atomic_folder, refuse_foreign
+from cclm.errors import ConfigError, TrainingError
+from cclm.formats.checkpoint import damage
+from cclm.formats.export import MANIFEST, Export
+from cclm.training.checkpoint import load_weights
+from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of
+from cclm.translation.card import Facts, model_card
+from cclm.translation.export import TrainedFor, manifest_of, trained_for
+from cclm.translation.model import Quantization, exported, search_of
+
+Target = Literal["ctranslate2", "huggingface"]
+SCRIPTS = Path(__file__).parent / "exports"
+"""What is copied into an export: its script, by target."""
+
+
+def export_run(run: Path, to: Target, folder: Path | None = None, quantization: Quantization = "float32") -> Path:
+    """Exports the best checkpoint of a run; returns the folder, by default `RUN/export/...`.
+
+    The folder appears once the exported model has been compared with the trained one. An earlier export is replaced.
+    """
+    if is_bitext(run):
+        raise ConfigError(f"{run}: a folder of bitext models; give one of them, as in {run / 'aze'}")
+    if to == "huggingface" and find_spec("transformers") is None:
+        raise ConfigError("an export to Hugging Face needs transformers: pip install 'ccl-m[hf]'")
+    if trained_for(run, recipe_of(run)).layout:
+        raise ConfigError(
+            f"{run}: started from a model of Hugging Face's, and only runs of our own model are exported;"
+            " `cclm translate` translates with it"
+        )
+    name = f"{to}-{quantization}" if quantization != "float32" else to
+    folder = folder or run / "export" / name
+    refuse_foreign(folder, _is_ours)
+    write = _to_huggingface if to == "huggingface" else _to_ctranslate2
+    with _told(folder), atomic_folder(folder, is_ours=_is_ours) as staging:
+        manifest, model, parameters = write(run, staging, quantization)
+        shutil.copyfile(SCRIPTS / f"{to}.py", staging / "translate.py")
+        manifest.write(staging / MANIFEST)
+        card = model_card(Facts(run, model, manifest, parameters))
+        (staging / "README.md").write_text(card, encoding="utf-8")
+    return folder
+
+
+def _is_ours(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Turns what is wrong with an export into a line that names its folder."""
+    try:
+        yield
+    except ValueError as error:  # ExportError among them
+        raise TrainingError(f"{folder}: the export was withdrawn: {error}") from None
+
+
+def _to_ctranslate2(run: Path, staging: Path, quantization: Quantization) -> tuple[Export, TrainedFor, int]:
+    """Copies the verified export that `cclm translate` uses."""
+    recipe = recipe_of(run)
+    made = exported(run, quantization, restrict=recipe.restricts)
+    manifest = Export.read(made / MANIFEST)
+    for name in manifest.files:
+        (staging / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(made / name, staging / name)
+    model = trained_for(run, recipe)
+    return (
+        manifest.model_copy(update={"search": search_of(recipe), "to": "ctranslate2"}),
+        model,
+        _parameters(best_of(run)),
+    )
+
+
+def _to_huggingface(run: Path, staging: Path, quantization: Quantization) -> tuple[Export, TrainedFor, int]:
+    from cclm.translation import huggingface
+
+    recipe, best = recipe_of(run), best_of(run)
+    if problem := damage(best):
+        raise TrainingError(f"{best}: {problem}")
+    model, state = trained_for(run, recipe), load_weights(best)
+    with huggingface.quiet():
+        huggingface.write_model(state, model, search_of(recipe), staging)
+        checked = huggingface.check(state, model, staging)
+    manifest = manifest_of(model, staging, checked=checked, checkpoint=best.name, weights=weights_of(best))
+    pairs = [
+        pair.model_copy(update={"tokenizer": f"tokenizers/{name}"})
+        for name, pair in zip(model.tasks, manifest.pairs, strict=True)
+    ]
+    facts = {"pairs": pairs, "quantization": quantization, "search": search_of(recipe), "to": "huggingface"}
+    return manifest.model_copy(update=facts), model, sum(tensor.numel() for tensor in state.values())
+
+
+def _parameters(checkpoint: Path) -> int:
+    return sum(tensor.numel() for tensor in load_weights(checkpoint).values())

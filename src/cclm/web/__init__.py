@@ -1,0 +1,1 @@
+"""What the board and the translation service share: who may ask, and how connections are limited."""

@@ -1,6 +1,7 @@
 """A page in headless Chromium that can be watched and used while it lives, over the DevTools protocol on a pipe."""
 
 import base64
+import contextlib
 import json
 import os
 import select
@@ -9,7 +10,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,12 @@ from browser import BROWSER
 
 OPTIONS = "--headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --disable-background-networking"
 OPTIONS += " --disable-component-update --disable-sync --disable-extensions --remote-debugging-pipe"
+
+NAVIGATED = ("Inspected target navigated or closed", "Cannot find default execution context")
+
+
+class Navigated(AssertionError):
+    """The page was left while a script ran in it: the answer is lost, and may be asked for again on the next page."""
 
 
 class Page:
@@ -56,8 +62,10 @@ class Page:
         """Waits until an expression is true; returns its value."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if value := self.run(script):
-                return value
+            # A click may start a navigation that ends the page between two looks at it.
+            with contextlib.suppress(Navigated):
+                if value := self.run(script):
+                    return value
             time.sleep(0.05)
         raise AssertionError(f"not true within {seconds} s: {script}\n{self.run('document.body.innerText')[:3000]}")
 
@@ -71,7 +79,8 @@ class Page:
         x, y, width, height = self._box(selector)
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             at = {"x": x + width / 2, "y": y + height / 2}
-            self._call("Input.dispatchMouseEvent", type=kind, **at, button="left", clickCount=1)
+            with contextlib.suppress(Navigated):  # which is what a click on a link is for
+                self._call("Input.dispatchMouseEvent", type=kind, **at, button="left", clickCount=1)
 
     def point(self, selector: str, across: float) -> None:
         """Moves the mouse over an element, this share of its width from the left."""
@@ -114,6 +123,8 @@ class Page:
         while True:
             answer = self._next()
             if answer.get("id") == self._number:
+                if answer.get("error", {}).get("message") in NAVIGATED:
+                    raise Navigated(answer["error"])
                 assert "error" not in answer, (method, answer["error"])
                 result: dict[str, Any] = answer["result"]
                 return result
@@ -139,7 +150,7 @@ class Page:
             self.console.append(json.dumps(facts["entry"]))
 
 
-@contextmanager
+@contextlib.contextmanager
 def chromium() -> Iterator[Page]:
     """A browser with one tab."""
     to_child, from_child = os.pipe(), os.pipe()

@@ -1,11 +1,13 @@
 """A sweep: every threshold trained, shared beginnings once; the choice by weighted dev loss."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from command import assert_done, assert_refused, cclm
 from small_recipe import events
 from small_study import write_study
 
@@ -99,9 +101,30 @@ def test_a_leaf_that_fails_is_named(settings: Recipe, swept: dict[str, Any]) -> 
     (Path(settings.work) / "runs" / "small-avg-0.5").write_text("a file where a folder should be")
     with pytest.raises(
         TrainingError,
-        match=r"1 of 1 runs failed; the same command tries them again\n  small-avg-0.5: ",
+        match=r"1 of 1 runs failed or were not started; the same command goes on with them\n  small-avg-0.5: ",
     ):
         sweep(settings, (0.5,), ("avg",))
+
+
+def test_no_other_leaf_takes_the_place_of_one_that_was_killed(
+    settings: Recipe, swept: dict[str, Any], tmp_path: Path
+) -> None:
+    """After a kill of the training process alone, the command ends; started again, it makes the same tree."""
+    write_study(tmp_path)
+    work = Path(settings.work)
+    shutil.copytree(work / "cache" / "benchmark", tmp_path / "work" / "cache" / "benchmark", symlinks=True)
+    grid = [f"--threshold={threshold:g}" for threshold in THRESHOLDS]
+    killed = cclm(
+        "sweep", "recipe.yaml", *grid, folder=tmp_path, environment={"CCLM_FAULT_AT": "save:after_rename,2,SIGKILL"}
+    )
+    assert_refused(killed, "small-max-0.2: killed by SIGKILL", "small-max-10: not started", codes=[1])
+    begun = [path.name for path in (tmp_path / "work" / "runs").iterdir()]
+    assert "small-max-0.2" in begun
+    assert "small-max-10" not in begun  # it shares the training of small-max-0.2 or of small-max-9
+    assert_done(cclm("sweep", "recipe.yaml", *grid, folder=tmp_path))
+    found = json.loads((tmp_path / "work" / "sweeps" / "small" / "sweep.json").read_text())
+    assert found["leaves"] == swept["leaves"]
+    assert found["steps"] == swept["steps"]
 
 
 @pytest.mark.parametrize(("thresholds", "aggregates"), [((), ("avg",)), ((0.5, 0.5), ("avg",)), ((0.5,), ())])

@@ -3,6 +3,7 @@ by one with two threads. Progress is read from their logs. `slurm.py` has the sa
 
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -194,15 +195,19 @@ class _Process:
         self._process.join()
         said = self._stderr.read().strip()
         self._stderr.close()
-        if not self._process.exitcode:
+        code = self._process.exitcode
+        if not code:
             return None
-        return _error_in(said) or f"exit code {self._process.exitcode}"
+        if code < 0 and ERROR not in said:
+            return f"killed by {signal.Signals(-code).name}" + (OUT_OF_MEMORY if code == -signal.SIGKILL else "")
+        return _error_in(said) or f"exit code {code}"
 
     def ask_to_stop(self) -> None:
         """It saves its state and ends."""
         self._process.terminate()
 
 
+OUT_OF_MEMORY = ", perhaps for lack of memory"
 ERROR = "cclm failed: "
 """Before the message of an error on a job's standard error, which may have said more before."""
 

@@ -111,7 +111,9 @@ def _sweep(
         failed = train_tree(grid, executor, display, pipeline)
     if failed:
         why = "\n  ".join(f"{name}: {reason}" for name, reason in failed.items())
-        raise TrainingError(f"{len(failed)} of {len(grid)} runs failed; the same command tries them again\n  {why}")
+        raise TrainingError(
+            f"{len(failed)} of {len(grid)} runs failed or were not started; the same command goes on with them\n  {why}"
+        )
     folder = sweep_folder(recipe)
     results(recipe, grid, beside).write(folder / "sweep.json")
     return write_sweep(folder)
@@ -151,7 +153,8 @@ def train_tree(grid: Sequence[Leaf], executor: Executor, watcher: Watcher, pipel
 
     The first leaf is trained, and all others share its training. A leaf whose curriculum decides differently gets a run
     directory of its own and is trained from there. Leaves that are added to a finished sweep share no training with the
-    earlier ones; the first of them is trained for all of them.
+    earlier ones; the first of them is trained for all of them. When a leaf fails, those that already have a run
+    directory are trained to their end, and the others wait for the next start of the command.
     """
     seen: set[str] = set()
     failed: dict[str, str] = {}
@@ -165,6 +168,10 @@ def train_tree(grid: Sequence[Leaf], executor: Executor, watcher: Watcher, pipel
         return jobs([leaf for leaf in grid if leaf.begun and leaf.name not in seen])
 
     while left := [leaf for leaf in grid if leaf.name not in seen]:
+        if failed:
+            # They share the training of a leaf that failed. If one of them led instead, the tree would be another one
+            # than without the failure, and its shared steps would be trained twice.
+            return failed | {leaf.name: "not started: it shares the training of one that failed" for leaf in left}
         failed |= executor.run(jobs(left[:1]), watcher, more=ready)
     return failed
 

@@ -197,7 +197,9 @@ def _result(path: Path) -> bytes:
     """The content of a file; of the results of a study all but the changes that it was asked for with."""
     if path.name != "results.json":
         return path.read_bytes()
-    return json.dumps(json.loads(path.read_bytes()) | {"changes": None}).encode()
+    content = json.loads(path.read_bytes())
+    del content["study"]["changes"]
+    return json.dumps(content).encode()
 
 
 def group(path: str) -> str:

@@ -55,7 +55,7 @@ class Curriculum:
         self._step = self._round = 0
         self._dev_loss: dict[str, float] = {}
         self._refused: dict[str, dict[str, int]] = {}
-        self._admissions: dict[str, dict[str, Any]] = {}
+        self._admissions: dict[str, dict[str, object]] = {}
         self._readiness: dict[str, float] = {}
         self._memory: dict[str, dict[str, Any]] = {"gate": {}, "sampler": {}}
         self._decide({})
@@ -260,7 +260,7 @@ class Curriculum:
     def _in_order(self, values: Mapping[str, float]) -> dict[str, float]:
         return {lang: values[lang] for lang in self._sizes if lang in values}
 
-    def _identity(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, object]:
         return {
             "gate": _named(self._gate),
             "sampler": _named(self._sampler),

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from cclm.curriculum.competence import hrls_evaluated_avg, hrls_evaluated_max
 from cclm.curriculum.graph import LanguageGraph
@@ -18,7 +18,7 @@ WITNESSES = 4
 class AllAtOnce:
     """Every language from the start: the gate of all methods without a curriculum."""
 
-    def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
+    def admit(self, now: Situation) -> dict[str, dict[str, object]]:
         """All languages, before training."""
         return {lang: {"reason": "all languages from the start"} for lang in now.waiting}
 
@@ -52,7 +52,7 @@ class CompetenceGate:
         evaluate = hrls_evaluated_max if self.aggregate == "max" else hrls_evaluated_avg
         return evaluate(self.graph, now.competence)
 
-    def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
+    def admit(self, now: Situation) -> dict[str, dict[str, object]]:
         """The HRLs before training; then every LRL whose HRLs-evaluated competence has reached the threshold."""
         if not now.round:
             check_known(now.languages, self.graph.languages, "language graph")
@@ -65,7 +65,7 @@ class CompetenceGate:
             if lrl in ready and ready[lrl] >= self.threshold  # >= as in Algorithm 1; the text says "greater"
         }
 
-    def _reason(self, lrl: str, ready: float, competence: Mapping[str, float]) -> dict[str, Any]:
+    def _reason(self, lrl: str, ready: float, competence: Mapping[str, float]) -> dict[str, object]:
         vouched = {hrl: competence[hrl] for hrl in self._witnesses(lrl) if hrl in competence}
         said = ", ".join(f"{hrl} {value:.2f}" for hrl, value in vouched.items())
         return {
@@ -96,7 +96,7 @@ class StepGate:
             if isinstance(step, bool) or not isinstance(step, int) or step < 0:
                 raise ValueError(f"StepGate: step of {lang} is {step!r}; a whole number of at least 0 is needed")
 
-    def admit(self, now: Situation) -> dict[str, dict[str, Any]]:
+    def admit(self, now: Situation) -> dict[str, dict[str, object]]:
         """Every language whose step has been reached."""
         check_known(self.steps, now.languages, "StepGate")
         due = [lang for lang in now.waiting if self.steps.get(lang, 0) <= now.step]

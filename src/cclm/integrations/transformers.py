@@ -79,7 +79,7 @@ class CurriculumMixin(Base):  # type: ignore[misc]
         self._check_collator()
         self.train_dataset = TrainingSets(self._train_sets, seed=self._seed, sizes=curriculum.sizes)
 
-    def signals(self, needs: frozenset[str]) -> dict[str, Any]:
+    def signals(self, needs: frozenset[str]) -> dict[str, object]:
         """The signals beside dev_loss that this round's observation needs; override it to measure signals of your own.
 
         `train_loss` is measured where a method needs it.

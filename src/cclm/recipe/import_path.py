@@ -53,7 +53,7 @@ def _module(name: str) -> Any:
         raise ConfigError(f"{name} cannot be imported: {describe_error(error)}") from None
 
 
-def check_arguments(found: type[Any], arguments: Mapping[str, Any], name: str, *, given: Iterable[str] = ()) -> None:
+def check_arguments(found: type[Any], arguments: Mapping[str, object], name: str, *, given: Iterable[str] = ()) -> None:
     """Refuses arguments that the constructor does not take, and missing ones; `given` are those that cclm adds."""
     parameters = list(inspect.signature(found).parameters.values())
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]

@@ -198,7 +198,7 @@ class OwnSection(Section):
     name: ImportPath
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, object]:
         """The arguments of the constructor."""
         return dict(self.model_extra or {})
 

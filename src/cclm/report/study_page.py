@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 from cclm.formats.study import StudyResults, Try, TunedArm, Tuning
 from cclm.report.document import (
@@ -255,7 +254,7 @@ def _arms(study: Study) -> Table:
     return Table("Settings of each arm that differ from the recipe", ("arm", "settings"), rows, text_columns=(0, 1))
 
 
-def _changes(settings: dict[str, Any] | None) -> str:  # settings of any type
+def _changes(settings: dict[str, object] | None) -> str:  # settings of any type
     return ", ".join(f"{key} = {_value(value)}" for key, value in (settings or {}).items()) or DASH
 
 

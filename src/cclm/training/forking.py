@@ -51,7 +51,7 @@ class Measured:
 
     step: int
     dev_loss: Mapping[str, float]
-    signals: Mapping[str, Any]
+    signals: Mapping[str, object]
     """Other measurements by name, of any shape: what the samplers in use need."""
 
     def observe(self, curriculum: Curriculum) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cclm.atomic import write_if_changed
 from cclm.data.prepared import Prepared
@@ -37,7 +36,7 @@ def made_from(recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float]
     return MadeFrom(recipe=_decisive(recipe, world), data=prepared.fingerprint, benchmark=losses)
 
 
-def _decisive(recipe: Recipe, world: int) -> dict[str, Any]:
+def _decisive(recipe: Recipe, world: int) -> dict[str, object]:
     ignored = {"work", "benchmark"} if recipe.training.measures_bleu else {"work", "benchmark", "translation"}
     content = recipe.model_dump(mode="json", exclude=ignored)
     # The schedules that anneal over all steps give other rates in a longer training.
@@ -137,7 +136,7 @@ def _damaged(folder: Path) -> TrainingError:
     return TrainingError(f"{folder / MADE_FROM}: damaged; give the run another name, or delete {folder} to begin anew")
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+def differences(before: Mapping[str, object], now: Mapping[str, object], prefix: str = "") -> list[str]:
     """The values that differ between two nested settings, each as `key: before -> now`."""
     found: list[str] = []
     for name in sorted({*before, *now}):

@@ -7,7 +7,6 @@ look-ahead step along the training gradient but never takes it; neither do we.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,9 +34,9 @@ class Rewards:
 
     def signals(
         self, needs: Collection[str], model: TranslationModel, step: int, admitted: Sequence[str], *, scale: float
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """The signals that a round needs. The loss is multiplied by `scale`, which no cosine depends on."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         if "gradient_cosine" in needs:
             found["gradient_cosine"] = self.separate(model, step, admitted, scale)
         if "summed_gradient_cosine" in needs:

@@ -269,10 +269,10 @@ class Trainer:
         if more := new[LINES:]:
             self.outputs.console.print(f"warning: the same holds for {len(more)} more languages: {listed(more)}")
 
-    def _signals(self, step: int) -> dict[str, Any]:
+    def _signals(self, step: int) -> dict[str, object]:
         """What the curriculum needs in this round beside the dev losses, by name: of any shape."""
         curriculum, progress, rewards = self.parts.curriculum, self.progress, self.parts.rewards
-        signals: dict[str, Any] = {}
+        signals: dict[str, object] = {}
         if "train_loss" in curriculum.needs:
             signals["train_loss"] = {
                 name: nats / progress.train_tokens[name] / math.log(2) for name, nats in progress.train_nats.items()

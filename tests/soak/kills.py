@@ -161,10 +161,11 @@ class Soak:
     def _killed_until_done(self, name: str, duration: float, kills: int, deadline: float) -> bool:
         """Whether a signal was among the kills that lets a training save its state."""
         gently = False
-        for _ in range(1000):
+        for attempt in range(1000):
             process = self._start(name, cold=self._chance.random() < 0.25)
-            # Early moments are more frequent: a command that goes on from where it was has less and less to do.
-            moment = duration * self._chance.random() ** 2
+            # Early moments are more frequent: a command that goes on from where it was has less and less to do. They
+            # become later with every attempt: on a busy machine it may take longer to start than it took undisturbed.
+            moment = duration * self._chance.random() ** 2 * (1 + attempt / 20)
             if self.tally.kills >= kills or time.monotonic() > deadline:
                 moment = LIMIT
             code = wait(process, moment)

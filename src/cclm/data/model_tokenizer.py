@@ -80,7 +80,7 @@ class ModelTokenizer:
 
     @cached_property
     def pieces(self) -> list[str]:
-        """The same; empty for special symbols and codes, which text does not have."""
+        """The subword of each id; an empty string for special symbols and language codes, which no text has."""
         return ["" if number in self._reserved else symbol for number, symbol in enumerate(self.symbols)]
 
     @cached_property

@@ -89,7 +89,7 @@ def unused(work: WorkFolder) -> list[Path]:
 
 
 def remove(work: WorkFolder, entries: list[Path]) -> None:
-    """Removes entries of the cache. One that another process is making is waited for, and may be in use then."""
+    """Removes unused entries of the cache. Waits while another process writes one, and keeps it if it is used then."""
     for entry in entries:
         with making(work, entry.parent.name, entry.name, announce):
             if entry in unused(work):

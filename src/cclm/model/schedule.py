@@ -8,7 +8,7 @@ NAMES = ("inverse-sqrt", "linear", "cosine", "wsd")
 
 @dataclass(frozen=True)
 class Schedule:
-    """The learning rate of every step. It depends on the step only: admissions and resuming do not change it.
+    """The learning rate of every step. It depends on the step and, if training was stopped early, on when.
 
     Schedule("linear", peak=2e-4, warmup=4000, steps=100_000).rate(50_000)
 

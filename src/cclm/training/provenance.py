@@ -20,14 +20,17 @@ from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, cache_comment,
 from cclm.recipe.schema import Recipe
 
 FREE = {"max_steps", "patience", "device", "save_every"}
-"""Settings of training that may change when a run is resumed: they decide how long and where, not what."""
+"""Settings of training that may change when a run is resumed: they decide how long and where, not what.
+
+`_decisive` has the exceptions: `max_steps` with linear and cosine schedules, and sections that are ignored.
+"""
 FORCIBLE = ("recipe.training.", "recipe.curriculum.every", "recipe.curriculum.dev_sample", "recipe.model.dropout",
             "recipe.model.attention_dropout", "recipe.model.activation_dropout", "recipe.name")  # fmt: skip
 """Other settings that `--force` may change in a run: its model, optimizer and curriculum can be loaded all the same."""
 TOTAL = "accumulate x ranks"
 """The key of made_from.json that says how many micro-batches a step has."""
 NOT_FORCIBLE = ("recipe.training.precision",)
-"""The loss scale of fp16 is part of a checkpoint."""
+"""Exceptions to `FORCIBLE`: a checkpoint contains the loss scale of fp16."""
 
 
 def made_from(recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None, world: int = 1) -> MadeFrom:

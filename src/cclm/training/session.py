@@ -210,6 +210,7 @@ class _Session:
             ) from None
 
     def run(self, saved: checkpoints.Checkpoint | None, poll: Poll) -> str:
+        """Trains to the end and returns the reason. A signal saves a checkpoint and is raised."""
         parts = self._parts(poll)
         curricula = {name: self._curriculum(recipe) for name, recipe in self.options.forks.items()}
         forks = Forks(self.folder, curricula, saved.forks if saved else None)

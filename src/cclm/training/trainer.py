@@ -113,6 +113,7 @@ class Trainer:
         return progress.finished
 
     def _due(self, step: int) -> list[str]:
+        """What is to be done after a step, in this order."""
         settings = self._settings
         decays = ["decay"] if step == self._schedule.decay_start and not self.progress.early_decay else []
         due = ["show"] if step % SHOW_EVERY == 0 else []
@@ -324,6 +325,7 @@ class Trainer:
             self.progress.selected, self.progress.selected_step = value, step
 
     def _consider_stopping(self, step: int, found: dict[str, DevLoss]) -> None:
+        """Counts validations without progress. When patience is used up, admits all remaining languages, or stops."""
         progress, admitted = self.progress, self.parts.curriculum.admitted
         value = metric_over(self._settings.stop_on, {name: found[name] for name in admitted}, self.parts.dev_sizes)
         if better(self._settings.stop_on, value, progress.stop_best):
@@ -342,7 +344,10 @@ class Trainer:
         self._admit(step, remaining)
 
     def _stop_early(self, step: int, reason: str) -> None:
-        """Ends the training. One that anneals first decays; if it would not end sooner by that, it just goes on."""
+        """Ends the training now or, with an annealing schedule, after a linear decay of `decay_steps`.
+
+        A decay that would not end before `max_steps` is not begun: the schedule reaches zero there anyway.
+        """
         until = step + self._settings.decay_steps
         if not self._schedule.anneals:
             self._finish(reason)

@@ -1,4 +1,4 @@
-"""Readers: streams of sentence pairs from parallel text in five formats.
+"""Readers: streams of sentence pairs from parallel text in five file formats; `cclm.data.texts` adds the phrasebook.
 
     source = Source("ted", "data/ted", detokenize=True)
     drops = Counter()

@@ -176,7 +176,16 @@ def compare(pairs: int, repeats: int) -> None:
 COMMANDS = {
     "doctor": (),
     "prepare": (),
-    "train": ("training.max_steps=30", "training.validate_every=30", "training.precision=fp32", "model.layers=1"),
+    "train": (
+        "training.max_steps=30",
+        "training.validate_every=30",
+        "training.batch_tokens=1000",
+        "training.accumulate=1",
+        "training.precision=fp32",
+        "model.layers=1",
+        "model.width=64",
+        "model.feed_forward=128",
+    ),
 }
 
 

@@ -1,10 +1,10 @@
 """From text to ids: worker processes filter and segment chunks of pairs, which are written in order."""
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -54,16 +54,21 @@ def encode(task: Task) -> Encoded:
     kept, findings = examine(task.pairs, task.language, task.split, task.rules)
     others = _segmenter(task.other_model).encode([other for _, _, other in kept])
     pivots = _segmenter(task.pivot_model).encode([pivot for _, pivot, _ in kept])
+    lengths = np.array([list(map(len, others)), list(map(len, pivots))], dtype=np.int64)
     limit = task.rules.settings.max_tokens
-    fits = [task.split != "train" or max(len(o), len(p)) <= limit for o, p in zip(others, pivots, strict=True)]
-    if not all(fits):
-        findings.drops[f"over {limit} tokens"] += len(fits) - sum(fits)
+    fits = lengths.max(axis=0) <= limit if task.split == "train" else np.ones(len(kept), dtype=bool)
+    if too_long := len(fits) - int(fits.sum()):
+        findings.drops[f"over {limit} tokens"] += too_long
     digests = np.frombuffer(findings.digests, dtype=np.uint64)
-    sentences = [s for o, p, fit in zip(others, pivots, fits, strict=True) if fit for s in (o, p)]
+    tokens = array("I")
+    for other, pivot, fit in zip(others, pivots, fits.tolist(), strict=True):
+        if fit:
+            tokens.fromlist(other)  # four times as fast as NumPy takes numbers from Python
+            tokens.fromlist(pivot)
     return Encoded(
-        tokens=np.fromiter(chain.from_iterable(sentences), dtype=np.uint32),
-        lengths=np.array([len(sentence) for sentence in sentences], dtype=np.int64),
-        digests=digests[np.array(fits, dtype=bool)] if len(digests) else digests,
+        tokens=np.frombuffer(tokens, dtype=np.uint32),
+        lengths=lengths[:, fits].T.ravel(),
+        digests=digests[fits] if len(digests) else digests,
         drops=findings.drops,
         pairs=len(task.pairs),
         # Cleaned text has neither tabs nor line breaks.
@@ -71,23 +76,31 @@ def encode(task: Task) -> Encoded:
     )
 
 
-def drop_repeated(chunk: Encoded, repeated: frozenset[int], seen: set[int]) -> Encoded:
-    """The chunk without pairs that occurred before.
+class Repeats:
+    """Drops pairs that occurred before, by the digests that occur more than once: nine bytes for each of these."""
 
-    `repeated` are the digests that occur more than once. Only these are added to `seen`, which saves memory.
-    """
-    keep = np.ones(len(chunk.digests), dtype=bool)
-    for index, value in enumerate(chunk.digests.tolist()):
-        if value in repeated:
-            keep[index] = value not in seen
-            seen.add(value)
-    dropped = int(len(keep) - keep.sum())
-    if not dropped:
-        return chunk
-    sentences = np.repeat(keep, 2)
-    tokens = chunk.tokens[np.repeat(sentences, chunk.lengths)]
-    drops = chunk.drops + Counter({DUPLICATE: dropped})
-    return Encoded(tokens, chunk.lengths[sentences], chunk.digests[keep], drops, chunk.pairs, chunk.text)
+    def __init__(self, repeated: NDArray[np.uint64]) -> None:
+        self._repeated = repeated  # sorted, each one once
+        self._seen = np.zeros(len(repeated), dtype=bool)
+
+    def drop(self, chunk: Encoded) -> Encoded:
+        """The chunk without pairs that occurred before, in it or in an earlier one."""
+        if not len(self._repeated):
+            return chunk
+        places = np.searchsorted(self._repeated, chunk.digests).clip(max=len(self._repeated) - 1)
+        occurs_again = np.flatnonzero(self._repeated[places] == chunk.digests)
+        distinct, first = np.unique(places[occurs_again], return_index=True)
+        keep = np.ones(len(chunk.digests), dtype=bool)
+        keep[occurs_again] = False
+        keep[occurs_again[first[~self._seen[distinct]]]] = True
+        self._seen[distinct] = True
+        dropped = int(len(keep) - keep.sum())
+        if not dropped:
+            return chunk
+        sentences = np.repeat(keep, 2)
+        tokens = chunk.tokens[np.repeat(sentences, chunk.lengths)]
+        drops = chunk.drops + Counter({DUPLICATE: dropped})
+        return Encoded(tokens, chunk.lengths[sentences], chunk.digests[keep], drops, chunk.pairs, chunk.text)
 
 
 class RawFile:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cclm.data.cleaning import clean
 from cclm.data.readers.source import Pair
@@ -103,7 +104,8 @@ def examine(pairs: Iterable[Pair], language: str, split: str, rules: Rules) -> t
         findings.pairs += 1
         pivot, pivot_notes = clean(raw_pivot)
         other, other_notes = clean(raw_other)
-        findings.notes.update(pivot_notes + other_notes)
+        if pivot_notes or other_notes:
+            findings.notes.update(pivot_notes + other_notes)
         reason = _drop_reason(pivot, other, language, split, number, rules, findings)
         if reason:
             findings.drops[reason] += 1
@@ -112,10 +114,16 @@ def examine(pairs: Iterable[Pair], language: str, split: str, rules: Rules) -> t
     findings.kept = len(kept)
     if rules.thorough:
         findings.words.update(pivot=_words(p for _, p, _ in kept), other=_words(o for _, _, o in kept))
-        findings.characters.update("".join(other for _, _, other in kept))
+        findings.characters.update(_characters("".join(other for _, _, other in kept)))
     if rules.thorough or rules.settings.duplicates == "drop":
         findings.digests.extend(digest(f"{pivot}\t{other}") for _, pivot, other in kept)
     return kept, findings
+
+
+def _characters(text: str) -> dict[str, int]:
+    """The count of each character; a tenth of the time that a Counter takes."""
+    counts = np.bincount(np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32))
+    return {chr(code): int(counts[code]) for code in np.flatnonzero(counts).tolist()}
 
 
 def _words(texts: Iterable[str]) -> int:
@@ -179,8 +187,8 @@ class Scanned:
 
     findings: dict[str, Findings]
     """The findings per split."""
-    repeated: frozenset[int]
-    """Digests of the training pairs that occur more than once."""
+    repeated: NDArray[np.uint64]
+    """Digests of the training pairs that occur more than once, in ascending order."""
 
 
 def evaluation_digests(texts: Texts, languages: Iterable[str]) -> frozenset[int]:
@@ -195,13 +203,16 @@ def evaluation_digests(texts: Texts, languages: Iterable[str]) -> frozenset[int]
 def scan_language(texts: Texts, lang: str, rules: Rules, workers: Workers, progress: Progress) -> Scanned:
     """Reads all splits of a language once and counts duplicates."""
     findings: dict[str, Findings] = {}
-    repeated: frozenset[int] = frozenset()
+    repeated = np.zeros(0, dtype=np.uint64)
     for split in texts.splits(lang):
         found = findings[split] = _scan(texts, lang, split, rules, workers, progress)
-        values, counts = np.unique(np.frombuffer(found.digests, dtype=np.uint64), return_counts=True)
-        found.notes[DUPLICATE] += int(found.kept - len(values))
+        digests = np.frombuffer(found.digests, dtype=np.uint64)
+        digests.sort()  # in place: the digests are all that grows with the corpus
+        again = digests[1:][digests[1:] == digests[:-1]]
+        found.notes[DUPLICATE] += len(again)
         if split == "train":
-            repeated = frozenset(values[counts > 1].tolist())
+            repeated = np.unique(again)
+        del digests
         found.digests = array("Q")  # frees the memory
     return Scanned(findings, repeated)
 

@@ -14,7 +14,7 @@ import numpy as np
 import sentencepiece
 
 from cclm.atomic import atomic_folder, refuse_foreign, restore
-from cclm.data.encode import Encoded, RawFile, Task, drop_repeated, encode
+from cclm.data.encode import Encoded, RawFile, Repeats, Task, encode
 from cclm.data.examine import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
 from cclm.data.prepared import Prepared
 from cclm.data.subwords import Subwords, piece_counts, subwords_of
@@ -156,7 +156,8 @@ class _Builder:
         languages = self.plan.data.languages
         rules = Rules(self.plan.data, evaluation_digests(self.texts, languages))
         scans = {lang: self._scan(lang, rules) for lang in languages}
-        rules = replace(rules, thorough=False)
+        drops_leaked = self.plan.data.leakage == "drop"
+        rules = replace(rules, thorough=False, leaked=rules.leaked if drops_leaked else frozenset())
         kept = {lang: scan.findings["train"].kept for lang, scan in scans.items()}
         models = self.plan.subwords.models(self.staging / "models", rules, kept, self.pool, self.progress)
         encoded = _Encoded(models, *self._encode_all(rules, scans, models))
@@ -192,14 +193,13 @@ class _Builder:
                 )
                 file = raw[lang][split] = RawFile(self.staging / lang / split, other_pieces, pivot_pieces)
                 drop = self.plan.data.duplicates == "drop" and split == "train"
-                repeated = scanned.repeated if drop else frozenset()
-                file.write(self._counted(self.pool.map(encode, tasks), repeated, count))
+                repeats = Repeats(scanned.repeated) if drop else None
+                file.write(self._counted(self.pool.map(encode, tasks), repeats, count))
         return raw, drops
 
-    def _counted(self, chunks: Iterator[Encoded], repeated: frozenset[int], drops: Counter[str]) -> Iterator[Encoded]:
-        seen: set[int] = set()
+    def _counted(self, chunks: Iterator[Encoded], repeats: Repeats | None, drops: Counter[str]) -> Iterator[Encoded]:
         for chunk in chunks:
-            kept = drop_repeated(chunk, repeated, seen) if repeated else chunk
+            kept = repeats.drop(chunk) if repeats else chunk
             drops.update(kept.drops)
             self.progress("encoding", chunk.pairs)
             yield kept

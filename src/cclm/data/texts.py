@@ -18,10 +18,13 @@ from cclm.errors import DataError
 from cclm.recipe.schema import DataSection
 
 _NOT_A_WORD = re.compile(r"[\W_]+")
+_ASCII_NOT_A_WORD = {code: None for code in range(128) if not chr(code).isalnum()}
 
 
 def folded(text: str) -> str:
     """The text without case, width, punctuation and spaces. Sentences that are equal after this count as the same."""
+    if text.isascii():  # the same, in a quarter of the time
+        return text.lower().translate(_ASCII_NOT_A_WORD)
     return _NOT_A_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 

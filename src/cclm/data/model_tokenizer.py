@@ -83,6 +83,11 @@ class ModelTokenizer:
         """The same; empty for special symbols and codes, which text does not have."""
         return ["" if number in self._reserved else symbol for number, symbol in enumerate(self.symbols)]
 
+    @property
+    def special(self) -> dict[str, int]:
+        """Special symbols and codes, which are not text, with their ids."""
+        return {self.symbols[number]: number for number in sorted(self._reserved)}
+
     @cached_property
     def _reserved(self) -> frozenset[int]:
         return frozenset({*self._tokenizer.all_special_ids, *self.codes.values()})

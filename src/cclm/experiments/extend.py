@@ -19,8 +19,12 @@ from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
 from cclm.training.directory import best_of, is_bitext, recipe_of, sizes_of
 
-ANNEALED = 0.1
-"""Share of the peak learning rate that a run starts with if the run before ended with a rate near zero."""
+SHARE = 0.5
+"""Steps of the new run, as a share of those that the old run's best weights took."""
+WARMUP = 0.1
+"""The longest warm-up, as a share of the steps."""
+VALIDATIONS = 5
+"""The least number of validations."""
 LANGUAGES = ("high_resource", "low_resource")
 
 
@@ -36,8 +40,9 @@ def extended_recipe(run: Path, content: Mapping[str, object], changes: Sequence[
         raise ConfigError(f"{source}: no language to add; name some in data.high_resource or data.low_resource")
     if known := sorted({name for names in new.values() for name in names} & {*before.data.languages}):
         raise ConfigError(f"{source}: {run} knows {', '.join(known)} already; name new languages only")
-    merged = with_values(read_settings(run / CONFIG) | _rate(run, before), dict(content))
-    settings = override(merged, changes)
+    given = override(dict(content), changes).get("training")
+    merged = with_values(read_settings(run / CONFIG), {"training": _training(run, before, given)})
+    settings = override(with_values(merged, dict(content)), changes)
     languages = {side: [*getattr(before.data, side), *new[side]] for side in LANGUAGES}
     start = {name: getattr(sizes_of(before), name) for name in SIZES} | {"pretrained": str(run)}
     fixed = {"data": languages, "model": start, "work": before.work}
@@ -48,13 +53,19 @@ def extended_recipe(run: Path, content: Mapping[str, object], changes: Sequence[
     return recipe
 
 
-def _rate(run: Path, before: Recipe) -> dict[str, object]:
-    """The learning rate at which RUN ended, as the new peak: a higher one makes it forget more than it learns."""
-    training, step = before.training, int(best_of(run).name.removeprefix("step-"))
-    fallen = min(step / training.warmup, math.sqrt(training.warmup / step)) if training.warmup else 1.0
-    fallen = fallen if training.schedule == "inverse-sqrt" else ANNEALED
-    settings = training.model_dump(mode="json") | {"learning_rate": training.learning_rate * fallen}
-    return {"training": settings}
+def _training(run: Path, before: Recipe, given: object) -> dict[str, object]:
+    """How the new run is trained unless `given` says otherwise: half the steps, at the old peak rate, annealed to zero.
+
+    At a low or a constant rate the new languages learn less, and the old ones keep no more.
+    """
+    asked = given.get("max_steps") if isinstance(given, dict) else None
+    steps = asked if isinstance(asked, int) else math.ceil(SHARE * int(best_of(run).name.removeprefix("step-")))
+    return {
+        "schedule": "linear",
+        "max_steps": steps,
+        "warmup": min(before.training.warmup, int(WARMUP * steps)),
+        "validate_every": max(1, min(before.training.validate_every, steps // VALIDATIONS)),
+    }
 
 
 def _names(data: object, side: str, source: str) -> list[str]:

@@ -424,6 +424,11 @@ def test_too_little_memory_is_said_before_training(shop: Shop, monkeypatch: pyte
     monkeypatch.setattr("cclm.experiments.cost.available_memory", lambda: 1000)
     with pytest.raises(TrainingError, match=r"training needs about .* GB of memory"):
         refuse_too_little_memory(recipe)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2000, 8000))
+    on_gpu = recipe.model_copy(update={"training": recipe.training.model_copy(update={"device": "cuda"})})
+    with pytest.raises(TrainingError, match=r"0.0 GB are free on the GPU"):
+        refuse_too_little_memory(on_gpu)
 
 
 def test_a_dry_run_says_whether_600_million_parameters_fit(shop: Shop, tmp_path: Path) -> None:

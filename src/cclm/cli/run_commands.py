@@ -117,7 +117,8 @@ def export(run: Path, to: Any, out: Path | None, quantization: Any) -> None:
 
     It has the model, the subwords, a script that translates, and a model card with languages, scores and limits. The
     exported model is compared with the trained one before the folder appears. `cclm translate` takes a folder for
-    CTranslate2 in place of RUN; one for Hugging Face is M2M100 with stock tokenizers (extra `hf`).
+    CTranslate2 in place of RUN; one for Hugging Face is M2M100 with stock tokenizers (extra `hf`). A RUN that started
+    from a model of Hugging Face's stays in its family.
     """
     if to == "huggingface" and quantization == "int8":
         raise click.UsageError("--quantization int8 goes with --to ctranslate2")

@@ -1,12 +1,12 @@
 """What `cclm extend` gains and loses, on the phrasebook: each of two languages is held out and added later.
 
-    python benchmarks/extend.py --out FOLDER [--seeds 1 2 3] [--steps 600] [--more 150]
+    python benchmarks/extend.py --out FOLDER [--seeds 1 2 3] [--steps 600] [--more 300]
 
 Four languages (tur, por; aze, glg). Per held-out language and seed: training all four from the start; a run without
 that language; `cclm extend` of that run; and naive fine-tuning of it on the new language alone. Every run has the same
-L*, measured once, so that only the trainings differ. Prints BLEU of the new language, mean BLEU of the others, and what
-the added steps cost, in target tokens, relative to training all from the start. Results are kept in FOLDER; the same
-command continues.
+L*, measured once, so that only the trainings differ. Prints BLEU and dev loss of the new language, their means over the
+others, and what the added steps cost, in target tokens, relative to training all from the start. Results are kept in
+FOLDER; the same command continues.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import json
 import os
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cclm.atomic import atomic_text
@@ -26,7 +27,7 @@ from cclm.recipe.loading import load_recipe
 from cclm.recipe.schema import Recipe
 
 HELD_OUT = ("aze", "glg")
-ARMS = ("from the start", "extended", "naive", "before")
+ARMS = ("from the start", "before", "extended", "naive")
 NEVER = 1e-12
 """A share above zero, as every share must be, that is never drawn."""
 Rows = dict[str, dict[str, float]]
@@ -52,13 +53,25 @@ def losses(folder: Path) -> Path:
     return path
 
 
-def scored(recipe: Recipe) -> tuple[dict[str, float], int]:
-    """BLEU of each language of a finished run, and its target tokens."""
+@dataclass(frozen=True)
+class Result:
+    """Of a finished run, per language: BLEU, and dev loss in bits per token at the best validation."""
+
+    bleu: dict[str, float]
+    loss: dict[str, float]
+    tokens: int
+
+
+def scored(recipe: Recipe) -> Result:
+    """The result of a recipe; what is missing is run first."""
     pipeline = Pipeline(recipe)
     pipeline.walk(("prepare", "graph", "benchmark", "train", "translate", "score"), say=print)
     scores = pipeline.evaluation.scored()
     assert scores is not None
-    return {name: row["bleu"] for name, row in scores.languages.items()}, Log.read(pipeline.folder / "log.jsonl").tokens
+    log = Log.read(pipeline.folder / "log.jsonl")
+    assert log.best is not None
+    bleu = {name: row["bleu"] for name, row in scores.languages.items()}
+    return Result(bleu, dict(log.best.dev_loss), log.tokens)
 
 
 def compared(folder: Path, new: str, seed: int, steps: int, more: int) -> Rows:
@@ -80,36 +93,41 @@ def compared(folder: Path, new: str, seed: int, steps: int, more: int) -> Rows:
     }
     naive = extended_recipe(run, {**shorter, "curriculum": alone, "name": f"naive-{new}-{seed}"}, [], "naive")
     results["naive"] = scored(naive)
-    whole_tokens = results["from the start"][1]
     return {
         arm: {
-            "new": bleu.get(new, float("nan")),
-            "others": statistics.mean(bleu[lang] for lang in others),
-            "cost": tokens / whole_tokens,
+            "new": found.bleu.get(new, float("nan")),
+            "others": statistics.mean(found.bleu[lang] for lang in others),
+            "new loss": found.loss.get(new, float("nan")),
+            "others loss": statistics.mean(found.loss[lang] for lang in others),
+            "cost": found.tokens / results["from the start"].tokens,
         }
-        for arm, (bleu, tokens) in results.items()
+        for arm, found in results.items()
     }
 
 
 def table(found: dict[str, Rows]) -> str:
     """Markdown: mean and range over seeds per held-out language and arm."""
     lines = [
-        "| added | arm | BLEU of the added language | mean BLEU of the others | target tokens |",
-        "|---|---|---|---|---|",
+        "| added | arm | seeds | BLEU of the added one | mean BLEU of the others | dev loss of the added one |"
+        " mean dev loss of the others | target tokens |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for new in HELD_OUT:
         for arm in ARMS:
             rows = [rows[arm] for name, rows in found.items() if name.startswith(f"{new}-")]
             if rows:
-                cells = (_range([row[key] for row in rows]) for key in ("new", "others"))
-                lines.append(f"| {new} | {arm} | {' | '.join(cells)} | {rows[0]['cost']:.0%} |")
+                cells = [_range([row[key] for row in rows], 1) for key in ("new", "others")]
+                cells += [_range([row[key] for row in rows], 2) for key in ("new loss", "others loss")]
+                cost = statistics.mean(row["cost"] for row in rows)
+                lines.append(f"| {new} | {arm} | {len(rows)} | {' | '.join(cells)} | {cost:.0%} |")
     return "\n".join(lines) + "\n"
 
 
-def _range(values: Sequence[float]) -> str:
+def _range(values: Sequence[float], digits: int) -> str:
     if any(value != value for value in values):
         return "-"
-    return f"{statistics.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+    mean, low, high = (f"{value:.{digits}f}" for value in (statistics.mean(values), min(values), max(values)))
+    return f"{mean} ({low} to {high})"
 
 
 def main() -> None:
@@ -118,7 +136,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--more", type=int, default=150)
+    parser.add_argument("--more", type=int, default=300)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "results.json"

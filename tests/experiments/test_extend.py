@@ -14,10 +14,13 @@ from small_recipe import recipe
 from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, TrainingError
-from cclm.experiments.extend import extended_recipe
+from cclm.experiments.extend import check_against, extended_recipe, record_before
 from cclm.experiments.pipeline import Pipeline
+from cclm.formats.log import Log
 from cclm.formats.scores import Before
+from cclm.recipe.loading import with_values
 from cclm.recipe.schema import Recipe
+from cclm.recipe.section import check
 from cclm.training.building import model_of, split
 from cclm.training.directory import best_of, data_of, recipe_of
 
@@ -91,6 +94,40 @@ def test_the_command_makes_a_new_run_and_tells_what_changed(run: Path) -> None:
     assert "train      skipped" in again.stderr + again.stdout
 
 
+def test_it_is_compared_with_a_run_that_had_all_from_the_start(run: Path) -> None:
+    work, parts = run.parents[1], {**NEW, "name": "compared"}
+    (work / "compared.yaml").write_text(json.dumps(parts), encoding="utf-8")
+    shown = cclm("extend", run, "--data", work / "compared.yaml", "--against", run, folder=work)
+    assert shown.code == 2, shown
+    assert "it was not trained on glg" in shown.stderr
+    changes = {"name": "full", "data": {"low_resource": ["aze", "glg"]}}
+    full = check(Recipe, with_values(recipe_of(run).model_dump(mode="json"), changes), "full")
+    Pipeline(full, workers=1).walk(("prepare", "graph", "benchmark", "train"))
+    ended = cclm("extend", run, "--data", work / "compared.yaml", "--against", run.parent / "full", folder=work)
+    assert ended.code == 0, ended
+    before = Before.read(run.parent / "compared" / "before.json")
+    assert before.from_start is not None
+    assert before.from_start.run == "full"
+    tokens = [Log.read(run.parent / name / "log.jsonl").tokens for name in ("compared", "full")]
+    assert f"full, from the start: {tokens[1]:,} ({tokens[0] / tokens[1]:.0%})" in ended.stdout
+    page = (run.parent / "compared" / "report.html").read_text(encoding="utf-8")
+    assert f"this run took {tokens[0] / tokens[1]:.0%} of its target tokens" in page
+    recorded = record_before(run, recipe_of(run.parent / "compared"))  # without --against, it stays
+    assert recorded.from_start == before.from_start
+
+
+def test_half_the_steps_are_annealed_from_the_old_rate(run: Path) -> None:
+    before = recipe_of(run).training
+    training = extended_recipe(run, {"data": {"low_resource": ["glg"]}}, [], "new").training
+    assert (training.max_steps, training.schedule, training.warmup, training.validate_every) == (3, "linear", 0, 1)
+    assert training.learning_rate == before.learning_rate
+    given = {"data": {"low_resource": ["glg"]}, "training": {"schedule": "inverse-sqrt"}}
+    training = extended_recipe(run, given, ["training.max_steps=200"], "new").training
+    assert (training.max_steps, training.schedule, training.warmup, training.validate_every) == (
+        200, "inverse-sqrt", min(before.warmup, 20), min(before.validate_every, 40),
+    )  # fmt: skip
+
+
 def test_what_cannot_be_added_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no language to add"):
         extended_recipe(run, {}, [], "new")
@@ -105,6 +142,8 @@ def test_what_cannot_be_added_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.json").write_text("{}")
     with pytest.raises(ConfigError, match="folder of bitext models"):
         extended_recipe(tmp_path, NEW, [], "new")
+    with pytest.raises(ConfigError, match=r"--against .*folder of bitext models"):
+        check_against(tmp_path, recipe_of(run))
     assert extended_recipe(run, {"data": {"low_resource": ["glg"]}}, [], "new").name == "small-extended"
 
 

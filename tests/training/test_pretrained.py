@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command import cclm
+from command import LIMIT, cclm
 from corpora import sentences, write_tsv
 from pretrained_models import CODES, FAMILIES, batch, loaded, save
 from safetensors.torch import load_file
 from small_recipe import events
 from small_recipe import recipe as small
+from warm_commands import run_warm
 
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches
@@ -32,13 +34,17 @@ from cclm.training.building import load_trained, model_of
 from cclm.training.device import device_of
 from cclm.training.directory import best_of, tasks
 from cclm.training.session import train
-from cclm.translation.model import load
+from cclm.translation import huggingface_pretrained
+from cclm.translation.model import exported, load
 from cclm.translation.package import export_run
+from cclm.translation.translator import Translator
 
 pytestmark = pytest.mark.slow
 GATE = ("curriculum.gate={name: all}", "curriculum.sampler={name: temperature, tau: 1}")
 TWO_VOCABULARIES = '{"model_type": "marian", "vocab_size": 9, "share_encoder_decoder_embeddings": false}'
 OTHER_TOKENIZER = '{"tokenizer_class": "PreTrainedTokenizerFast"}'
+TEXTS = [other for _, other in sentences("aze", 700, 12)]
+STATES = ("model.safetensors", "optimizer.safetensors")
 STEPS = ("training.max_steps=4", "training.validate_every=4", "training.learning_rate=0.001")
 
 
@@ -59,6 +65,11 @@ class Shop:
 
     def data(self, recipe: Recipe) -> Prepared:
         return prepare(Plan(recipe.data, recipe.vocabulary, recipe.model), recipe.prepared, workers=1)
+
+    def write_gag(self) -> None:
+        """Text of a language that no model knows."""
+        for split in ("train", "dev", "test"):
+            shutil.copy(self.folder / "text" / f"aze.{split}.tsv", self.folder / "text" / f"gag.{split}.tsv")
 
     def run(self, family: str, *changes: str) -> Path:
         recipe = self.recipe(family, *changes)
@@ -87,12 +98,14 @@ def test_the_loss_is_that_of_transformers(shop: Shop, family: str) -> None:
     with torch.no_grad():
         found = device_of("cpu", "fp32").losses(ours, made.of(np.arange(len(text))), 0.0)
         wanted = batch(tokenizer, family, [other for _, other in text], [pivot for pivot, _ in text], "aze")
-        assert float(found.nll) / found.tokens == pytest.approx(float(theirs(**wanted).loss), abs=1e-5)
+        ours_loss, their_loss = float(found.nll) / found.tokens, float(theirs(**wanted).loss)
+    print(f"{family}: loss {ours_loss:.6f}, {abs(ours_loss - their_loss):.1e} from that of transformers")
+    assert ours_loss == pytest.approx(their_loss, abs=1e-5)
     assert found.tokens == int((wanted["labels"] != -100).sum())
 
 
-def generated(model: Any, tokenizer: Any, family: str, texts: list[str], lang: str, beam: int) -> list[str]:
-    """Translations by transformers."""
+def generated(model: Any, tokenizer: Any, family: str, texts: list[str], lang: str, beam: int) -> list[list[int]]:
+    """Translations by transformers, as ids without the start, the code, </s> and padding."""
     longest = 128 if family == "mbart50" else 127  # as many as the positions allow; mBART's last one is always </s>
     options: dict[str, Any] = {"num_beams": beam, "max_new_tokens": longest, "do_sample": False}
     if family in CODES:
@@ -100,55 +113,83 @@ def generated(model: Any, tokenizer: Any, family: str, texts: list[str], lang: s
         options["forced_bos_token_id"] = tokenizer.convert_tokens_to_ids(f"__{code}__" if family == "m2m100" else code)
     made = tokenizer(texts, return_tensors="pt", padding=True)
     with torch.no_grad():
-        rows = model.generate(**made, **options, early_stopping=beam > 1)
-    if family in CODES:
-        rows = rows[:, 2:]  # </s> and the code, which M2M100's tokenizer does not take for a special symbol
-    return [text.strip() for text in tokenizer.batch_decode(rows, skip_special_tokens=True)]
+        rows = model.generate(**made, **options, early_stopping=beam > 1)[:, 2 if family in CODES else 1 :].tolist()
+    end = tokenizer.eos_token_id
+    return [row[: row.index(end)] if end in row else row for row in rows]
+
+
+def score(model: Any, source: list[int], target: list[int], start: list[int], banned: list[int]) -> float:
+    """Mean log-probability per token of a translation under transformers' model: the one scorer of both searches."""
+    with torch.no_grad():
+        inputs = torch.tensor([[*start, *target[:-1]]])
+        logits = model(input_ids=torch.tensor([source]), decoder_input_ids=inputs).logits[0, len(start) - 1 :]
+        logits[:, banned] = -torch.inf  # what neither search may produce
+        found = torch.log_softmax(logits, dim=-1)[range(len(target)), target]
+    return float(found.mean())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_ctranslate2_translates_as_transformers_does(shop: Shop, family: str) -> None:
-    run = shop.run(family)
-    recipe = shop.recipe(family)
+    """Greedy alike; with a beam of 5, where they differ, ours is not worse under transformers' own model.
+
+    `pytest -s` prints every difference with both scores.
+    """
+    run, recipe = shop.run(family), shop.recipe(family)
     data = shop.data(recipe)
     trained: Any = load_trained(recipe, data, load_file(best_of(run) / "model.safetensors"))
-    _, tokenizer = loaded(shop.model(family))
-    same, texts = {1: 0, 5: 0}, 0
+    (_, tokenizer), layout = loaded(shop.model(family)), data.other.layout
+    assert layout is not None
+    ids = {symbol: i for i, symbol in enumerate(data.other.symbols)}
+    translator = Translator(exported(run) / "model", positions=128)
+    banned = [layout.pad] if family == "marian" else []
+    differences: dict[int, list[float]] = {1: [], 5: []}
+    texts = 0
     for lang in data.languages:
         sources = [other for _, other in data.text(lang, "test", recipe.data)]
         texts += len(sources)
-        for beam in same:
-            model = load(run)
-            model.beam = beam
-            ours = model.translate(sources, source=lang, target="eng")
+        pair = load(run).pair(lang, "eng")
+        encoded = load(run).encode(sources, pair)
+        start = [layout.start, *([ids[pair.start]] if pair.start else [])]
+        for beam, found in differences.items():
+            rows = translator.translate_ids(encoded, pair.start, beam, 1.0)
+            ours = [[ids[symbol] for symbol in row if symbol != pair.start] for row in rows]
             theirs = generated(trained.model, tokenizer, family, sources, lang, beam)
-            same[beam] += sum(a == b for a, b in zip(ours, theirs, strict=True))
+            for i in (i for i in range(len(sources)) if ours[i] != theirs[i]):
+                source = [*map(ids.__getitem__, encoded[i]), layout.end]
+                targets = [[*row[:125], layout.end] for row in (ours[i], theirs[i])]  # the model has 128 positions
+                both = [score(trained.model, source, target, start, banned) for target in targets]
+                found.append(both[0] - both[1])
+                print(f"{family} beam {beam} {sources[i]!r}: CTranslate2 {both[0]:.5f}, transformers {both[1]:.5f}")
+                print("\n".join(f"  {tokenizer.decode(row, skip_special_tokens=True)}" for row in targets))
+    print(f"{family}: of {texts} translations differ {len(differences[1])}, greedy, and {len(differences[5])}, beam 5")
     assert texts == 100
-    assert same[1] == 100
-    assert same[5] >= 95
+    assert not differences[1]
+    assert len(differences[5]) <= 5
+    assert all(gain > -0.01 for gain in differences[5])
 
 
-def test_a_killed_run_resumes_to_the_same_bytes(shop: Shop) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_killed_run_resumes_to_the_same_bytes(shop: Shop, family: str) -> None:
     settings = ("training.max_steps=6", "training.validate_every=3", "training.label_smoothing=0.1")
-    whole, killed = shop.recipe("nllb", "name=whole", *settings), shop.recipe("nllb", "name=killed", *settings)
-    for recipe in (whole, killed):
-        (shop.folder / f"{recipe.name}.yaml").write_text(json.dumps(recipe.model_dump(mode="json")))
-    assert cclm("train", "whole.yaml", folder=shop.folder).code == 0
-    ended = cclm(
-        "train", "killed.yaml", folder=shop.folder, environment={"CCLM_FAULT_AT": "save:before_rename,2,SIGKILL"}
-    )
-    assert ended.code == -signal.SIGKILL
-    assert cclm("train", "killed.yaml", folder=shop.folder).code == 0
-    first, second = (Path(recipe.work) / "runs" / recipe.name for recipe in (whole, killed))
-    for name in ("log.jsonl", "checkpoints/step-00000006/model.safetensors"):
-        assert (first / name).read_bytes() == (second / name).read_bytes()
-    optimizers = [load_file(run / "checkpoints" / "step-00000006" / "optimizer.safetensors") for run in (first, second)]
-    assert all(torch.equal(tensor, optimizers[1][name]) for name, tensor in optimizers[0].items())
+    names = [f"{family}-whole", f"{family}-killed"]
+    runs = []
+    for name in names:
+        recipe = shop.recipe(family, f"name={name}", *settings)
+        (shop.folder / f"{name}.yaml").write_text(json.dumps(recipe.model_dump(mode="json")))
+        runs.append(Path(recipe.work) / "runs" / name)
+    assert cclm("train", f"{names[0]}.yaml", folder=shop.folder).code == 0
+    fault = {"CCLM_FAULT_AT": "save:before_rename,2,SIGKILL"}
+    code, _, _ = run_warm(["train", f"{names[1]}.yaml"], shop.folder, fault, LIMIT)
+    assert code == -signal.SIGKILL
+    assert [path.name for path in (runs[1] / "checkpoints").glob("step-*")] == ["step-00000003"]
+    assert cclm("train", f"{names[1]}.yaml", folder=shop.folder).code == 0
+    saved = [f"checkpoints/step-00000006/{name}" for name in (*STATES, "curriculum.json", "progress.json")]
+    for file in ("log.jsonl", *saved):
+        assert (runs[0] / file).read_bytes() == (runs[1] / file).read_bytes(), file
 
 
 def test_a_new_language_code_is_trained_exported_and_translated(shop: Shop) -> None:
-    for split in ("train", "dev", "test"):
-        shutil.copy(shop.folder / "text" / f"aze.{split}.tsv", shop.folder / "text" / f"gag.{split}.tsv")
+    shop.write_gag()
     changes = ("name=new", "data.low_resource=[gag, glg]", "training.max_steps=8")
     recipe = shop.recipe("nllb", *changes)
     data, run = shop.data(recipe), shop.run("nllb", *changes)
@@ -177,7 +218,81 @@ def test_a_new_language_code_is_trained_exported_and_translated(shop: Shop) -> N
     assert model.translate(sources, source="gag", target="eng") == theirs
 
 
-def test_adapters_leave_the_weights_alone_and_are_merged_for_translation(shop: Shop) -> None:
+def with_transformers(folder: Path, texts: list[str], code: str | None, row: int | None = None) -> list[str]:
+    """Greedy translations into English by an export, as its card says: with the code by name, or by its row."""
+    model, tokenizer = loaded(folder)
+    if code:
+        tokenizer.src_lang = code
+    made = tokenizer(texts, return_tensors="pt", padding=True)
+    if row:
+        made["input_ids"][:, 0] = row
+    rows = model.generate(**made, num_beams=1).tolist()
+    special = {*json.loads((folder / "cclm.json").read_text())["special"].values()}
+    return [tokenizer.decode([row for row in found if row not in special]).strip() for found in rows]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_export_translates_with_transformers_alone(shop: Shop, tmp_path: Path, family: str) -> None:
+    run = shop.run(family)
+    expected = greedy(run, TEXTS, "aze")
+    folder = export_run(run, "huggingface", tmp_path / "hub")
+    assert with_transformers(folder, TEXTS, CODES.get(family, {}).get("aze")) == expected
+    assert greedy(export_run(run, "ctranslate2", tmp_path / "fast"), TEXTS, "aze") == expected
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "differ from the trained model's by at most" in card
+    assert f"started from {family}" in card
+
+
+def greedy(run: Path, texts: list[str], source: str) -> list[str]:
+    model = load(run)
+    model.beam = 1
+    return model.translate(texts, source=source, target="eng")
+
+
+@pytest.mark.parametrize("family", ["nllb", "m2m100", "mbart50"])
+def test_an_export_has_new_language_codes(shop: Shop, tmp_path: Path, family: str) -> None:
+    shop.write_gag()
+    changes = ("name=new" if family == "nllb" else f"name=new-{family}", "data.low_resource=[gag, glg]")
+    run = shop.run(family, *changes, "training.max_steps=8")
+    folder = export_run(run, "huggingface", tmp_path / "hub")
+    row = json.loads((shop.model(family) / "config.json").read_text())["vocab_size"]
+    symbol = {"nllb": "gag_Zyyy", "m2m100": "__gag__", "mbart50": "gag_ZZ"}[family]
+    assert json.loads((folder / "cclm.json").read_text())["special"][symbol] == row
+    expected = greedy(run, TEXTS, "gag")
+    if family == "m2m100":  # its tokenizer cannot know a new code by name
+        assert with_transformers(folder, TEXTS, None, row) == expected
+    else:
+        assert with_transformers(folder, TEXTS, symbol) == expected
+        assert ModelTokenizer(folder).codes[symbol] == row  # another training can start from the export
+
+
+def test_the_scripts_of_exports_translate_as_cclm_does(shop: Shop, tmp_path: Path) -> None:
+    shop.write_gag()
+    run = shop.run("nllb", "name=new", "data.low_resource=[gag, glg]", "training.max_steps=8")
+    texts = [*TEXTS[:3], "", "  ", "</s> ev gag_Zyyy su <pad>", "\ufeffev\tsu\x00yol", "naïve ☃"]
+    expected = load(run).translate(texts, source="gag", target="eng")
+    for to in ("ctranslate2", "huggingface"):
+        script = export_run(run, to, tmp_path / to) / "translate.py"  # type: ignore[arg-type]
+        text = "".join(line + "\n" for line in texts).encode()
+        ended = subprocess.run(
+            [sys.executable, "-P", script, "gag", "eng"], input=text, capture_output=True, check=True
+        )
+        assert ended.stdout.decode().split("\n")[:-1] == expected, to
+
+
+def test_an_export_that_is_not_the_trained_model_is_withdrawn(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_pretrained, "MAX_DIFFERENT", -1.0)
+    with pytest.raises(TrainingError, match="sentences of tur other ids than in training"):
+        export_run(shop.run("nllb"), "huggingface", tmp_path / "hub")
+    monkeypatch.setattr(huggingface_pretrained, "TOLERANCE", -1.0)
+    with pytest.raises(TrainingError, match="its logits are not the trained model's"):
+        export_run(shop.run("nllb"), "huggingface", tmp_path / "hub")
+    assert not (tmp_path / "hub").exists()
+
+
+def test_adapters_leave_the_weights_alone_and_are_merged_for_translation(shop: Shop, tmp_path: Path) -> None:
     changes = ("name=lora", "model.lora={rank: 4}", "training.learning_rate=0.01")
     run = shop.run("m2m100", *changes)
     saved = load_file(best_of(run) / "model.safetensors")
@@ -185,6 +300,10 @@ def test_adapters_leave_the_weights_alone_and_are_merged_for_translation(shop: S
     assert all("lora_" in name for name in saved)
     model = load(run)  # compared with the trained model, adapters and all, before it is used
     assert len(model.translate(["ev kitap su."], source="tur", target="eng")) == 1
+    folder = export_run(run, "huggingface", tmp_path / "hub")
+    assert (
+        load_file(folder / "model.safetensors").keys() == load_file(shop.model("m2m100") / "model.safetensors").keys()
+    )
 
 
 @pytest.mark.parametrize(("part", "frozen"), [("embeddings", "shared"), ("encoder", "encoder.layers")])
@@ -305,6 +424,11 @@ def test_too_little_memory_is_said_before_training(shop: Shop, monkeypatch: pyte
     monkeypatch.setattr("cclm.experiments.cost.available_memory", lambda: 1000)
     with pytest.raises(TrainingError, match=r"training needs about .* GB of memory"):
         refuse_too_little_memory(recipe)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2000, 8000))
+    on_gpu = recipe.model_copy(update={"training": recipe.training.model_copy(update={"device": "cuda"})})
+    with pytest.raises(TrainingError, match=r"0.0 GB are free on the GPU"):
+        refuse_too_little_memory(on_gpu)
 
 
 def test_a_dry_run_says_whether_600_million_parameters_fit(shop: Shop, tmp_path: Path) -> None:
@@ -340,8 +464,6 @@ def test_what_needs_subwords_of_ours_is_refused(shop: Shop) -> None:
     both = shop.recipe("nllb", "data.direction=many-to-many", "translation.restrict=true")
     with pytest.raises(ConfigError, match=r"translation.restrict needs subwords of ours"):
         refuse_impossible_model(both)
-    with pytest.raises(ConfigError, match="only runs of our own model are exported"):
-        export_run(shop.run("nllb"), "ctranslate2")
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(shop: Shop) -> None:

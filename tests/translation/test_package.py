@@ -21,7 +21,12 @@ from cclm.translation.export import ExportError
 from cclm.translation.package import SCRIPTS, export_run
 
 TEXTS = ["su ev", "", "  ", "<2glg> su </s>", "naïve ☃ kitab", "dəniz\u2028quş", "\ufeffev\tsu\x00yol", "gün daş"]
-LIBRARIES = {"ctranslate2": {"ctranslate2", "sentencepiece"}, "huggingface": {"torch", "transformers", "sentencepiece"}}
+LIBRARIES = {
+    "ctranslate2": {"ctranslate2", "sentencepiece"},
+    "huggingface": {"torch", "transformers", "sentencepiece"},
+    "ctranslate2_pretrained": {"ctranslate2", "transformers"},
+    "huggingface_pretrained": {"torch", "transformers"},
+}
 
 
 def scripted(export: Path, source: str, target: str) -> list[str]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from cclm.data.pretrained import is_run
-from cclm.experiments.cost import Cost, PretrainedSizes, available_memory, parameters, seconds
+from cclm.experiments.cost import Cost, PretrainedSizes, free_memory, parameters, seconds
 from cclm.experiments.pipeline import Pipeline, Planned
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study
@@ -29,7 +29,7 @@ def print_plan(recipe: Recipe, stages: Sequence[str], *, as_json: bool) -> None:
             "benchmark_share": for_losses / total if total else None,
             "parameters": size,
             "estimated": pipeline.prepared is None,
-            **({"memory": needed, "memory_free": available_memory()} if needed else {}),
+            **({"memory": needed, "memory_free": free_memory(recipe)[0]} if needed else {}),
         }
         print(json.dumps(facts))
         return
@@ -42,9 +42,9 @@ def print_plan(recipe: Recipe, stages: Sequence[str], *, as_json: bool) -> None:
     about = "at most " if pipeline.prepared is None else ""
     print(f"{'model':<10} {about}{size:,} parameters")
     if needed:
-        free = available_memory()
+        free, where = free_memory(recipe)
         print(
-            f"{'memory':<10} about {needed / 1e9:.1f} GB per training; {free / 1e9:.1f} GB are free:"
+            f"{'memory':<10} about {needed / 1e9:.1f} GB per training; {free / 1e9:.1f} GB are free{where}:"
             f" {'it fits' if needed <= free else 'it does not fit'}"
         )
     if pipeline.prepared is None:

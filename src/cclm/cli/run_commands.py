@@ -48,10 +48,17 @@ def translate(run: Path, split: str, source: str | None, target: str | None, **o
 @cli.command(short_help="Add languages to a trained RUN, as a new run.")
 @RUN
 @click.option("--data", "new", type=TEXT, required=True, help="The new languages and their text: a part of a recipe.")
+@click.option(
+    "--against",
+    "full",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="RUN",
+    help="A run with all languages from the start to compare with.",
+)
 @OVERRIDES
 @DRY_RUN
 @DRY_JSON
-def extend(run: Path, new: Path, overrides: Sequence[str], dry_run: bool, as_json: bool) -> None:
+def extend(run: Path, new: Path, full: Path | None, overrides: Sequence[str], dry_run: bool, as_json: bool) -> None:
     """Adds languages to a trained RUN of cclm: a new run starts from it, and RUN stays as it is.
 
     NEW.yaml is a part of a recipe. Its languages are added to those of RUN, and its other keys replace RUN's:
@@ -62,16 +69,21 @@ def extend(run: Path, new: Path, overrides: Sequence[str], dry_run: bool, as_jso
       training: {max_steps: 500}
 
     All text must be found under data.path, that of the old languages too: they are trained on again, lest they be
-    forgotten. The vocabulary grows by the subwords of the new languages. Interrupted anywhere, the same command
-    continues.
+    forgotten. The vocabulary grows by the subwords of the new languages. Unless NEW.yaml says otherwise, training takes
+    half the steps of RUN, at its learning rate, annealed to zero. Interrupted anywhere, the same command continues.
+
+    The report shows what the old languages lost and what the new ones gained; with --against, beside a run that was
+    trained on all languages from the start.
     """
     if as_json and not dry_run:
         raise click.UsageError("--json goes with --dry-run")
-    from cclm.experiments.extend import changes_of, extended_recipe, record_before
+    from cclm.experiments.extend import changes_of, check_against, cost_of, extended_recipe, record_before
     from cclm.experiments.pipeline import STAGES, Pipeline
     from cclm.recipe.loading import read_yaml
 
     recipe = extended_recipe(run, read_yaml(new), overrides, str(new))
+    if full:
+        check_against(full, recipe)
     if dry_run:
         from cclm.cli.dry_run import print_plan
 
@@ -83,7 +95,10 @@ def extend(run: Path, new: Path, overrides: Sequence[str], dry_run: bool, as_jso
     pipeline = Pipeline(recipe)
     pipeline.walk(STAGES[:-1], say=announce)
     if pipeline.has_test_sets and (scores := pipeline.evaluation.scored()):
-        print_changes(changes_of(record_before(run, recipe), scores))
+        before = record_before(run, recipe, full)
+        print_changes(changes_of(before, scores))
+        if cost := cost_of(before, recipe):
+            click.echo(cost)
     pipeline.walk(STAGES[-1:], say=announce)
     click.echo(pipeline.folder / "report.html")
 
@@ -102,7 +117,8 @@ def export(run: Path, to: Any, out: Path | None, quantization: Any) -> None:
 
     It has the model, the subwords, a script that translates, and a model card with languages, scores and limits. The
     exported model is compared with the trained one before the folder appears. `cclm translate` takes a folder for
-    CTranslate2 in place of RUN; one for Hugging Face is M2M100 with stock tokenizers (extra `hf`).
+    CTranslate2 in place of RUN; one for Hugging Face is M2M100 with stock tokenizers (extra `hf`). A RUN that started
+    from a model of Hugging Face's stays in its family.
     """
     if to == "huggingface" and quantization == "int8":
         raise click.UsageError("--quantization int8 goes with --to ctranslate2")

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cclm.evaluation.compare import TITLES, Compared, Comparisons
 from cclm.evaluation.statistics import Difference, OverSeeds
+from cclm.experiments.extend import Change
 from cclm.formats.scores import Scores
 from cclm.formats.study import StudyResults
 from cclm.formats.sweep import Sweep
@@ -44,14 +45,17 @@ def print_scores(scores: Scores) -> None:
         console.print(Text(f"without a {scores.signature.split} set, in no mean: {', '.join(scores.left_out)}"))
 
 
-def print_changes(found: Mapping[str, tuple[float | None, float]]) -> None:
-    """BLEU before and after languages were added."""
-    table = text_table(("", "BLEU before", "now", "change"))
-    for name, (before, now) in found.items():
+def print_changes(found: Mapping[str, Change]) -> None:
+    """BLEU before and after languages were added, and where it is known from the start."""
+    compared = any(change.from_start is not None for change in found.values())
+    table = text_table(("", "BLEU before", "now", "change", *(("from the start",) if compared else ())))
+    for name, change in found.items():
+        before, now = change.before, change.now
         cells = (
             ("-", f"{now:.1f}", "new") if before is None else (f"{before:.1f}", f"{now:.1f}", f"{now - before:+.1f}")
         )
-        table.add_row(name, *cells)
+        full = "-" if change.from_start is None else f"{change.from_start:.1f}"
+        table.add_row(name, *cells, *((full,) if compared else ()))
     Console().print(table)
 
 

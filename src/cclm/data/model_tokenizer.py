@@ -83,6 +83,11 @@ class ModelTokenizer:
         """The subword of each id; an empty string for special symbols and language codes, which no text has."""
         return ["" if number in self._reserved else symbol for number, symbol in enumerate(self.symbols)]
 
+    @property
+    def special(self) -> dict[str, int]:
+        """Special symbols and codes, which are not text, with their ids."""
+        return {self.symbols[number]: number for number in sorted(self._reserved)}
+
     @cached_property
     def _reserved(self) -> frozenset[int]:
         return frozenset({*self._tokenizer.all_special_ids, *self.codes.values()})

@@ -211,15 +211,25 @@ def available_memory() -> int:
     return free
 
 
+def free_memory(recipe: Recipe) -> tuple[int, str]:
+    """Bytes that are free where a recipe trains, and where that is: on the GPU of this process, or in this machine."""
+    if recipe.training.device in ("auto", "cuda"):
+        import torch  # takes a second: only where a GPU may be used
+
+        if torch.cuda.is_available():
+            return int(torch.cuda.mem_get_info()[0]), " on the GPU"
+    return available_memory(), ""
+
+
 def refuse_too_little_memory(recipe: Recipe) -> None:
-    """Refuses to train a pretrained model that does not fit, before its weights are read. GPUs are not asked."""
-    if not recipe.model.pretrained or is_run(recipe.model.pretrained) or recipe.training.device not in ("auto", "cpu"):
+    """Refuses to train a pretrained model that does not fit, before its weights are read."""
+    if not recipe.model.pretrained or is_run(recipe.model.pretrained):
         return
-    needed, free = PretrainedSizes.of(recipe).memory(recipe.training.batch_tokens), available_memory()
+    needed, (free, where) = PretrainedSizes.of(recipe).memory(recipe.training.batch_tokens), free_memory(recipe)
     if needed > free:
         raise TrainingError(
             f"model.pretrained {recipe.model.pretrained}: training needs about {needed / 1e9:.1f} GB of memory, and"
-            f" {free / 1e9:.1f} GB are free; set model.lora, halve training.batch_tokens (now"
+            f" {free / 1e9:.1f} GB are free{where}; set model.lora, halve training.batch_tokens (now"
             f" {recipe.training.batch_tokens}) and double training.accumulate, or take a smaller model"
         )
 

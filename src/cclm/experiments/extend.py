@@ -6,21 +6,28 @@ languages is that of RUN.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cclm.errors import ConfigError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.pipeline import run_folder
+from cclm.formats.log import Log
 from cclm.formats.run import CONFIG, read_settings
-from cclm.formats.scores import BEFORE, Before, Scores
+from cclm.formats.scores import BEFORE, Before, FromStart, Scores
 from cclm.recipe.loading import override, with_values
 from cclm.recipe.model import SIZES
 from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
 from cclm.training.directory import best_of, is_bitext, recipe_of, sizes_of
 
-ANNEALED = 0.1
-"""Share of the peak learning rate that a run starts with if the run before ended with a rate near zero."""
+SHARE = 0.5
+"""Steps of the new run, as a share of those that the old run's best weights took."""
+WARMUP = 0.1
+"""The longest warm-up, as a share of the steps."""
+VALIDATIONS = 5
+"""The least number of validations."""
+LOG = "log.jsonl"
 LANGUAGES = ("high_resource", "low_resource")
 
 
@@ -36,8 +43,9 @@ def extended_recipe(run: Path, content: Mapping[str, object], changes: Sequence[
         raise ConfigError(f"{source}: no language to add; name some in data.high_resource or data.low_resource")
     if known := sorted({name for names in new.values() for name in names} & {*before.data.languages}):
         raise ConfigError(f"{source}: {run} knows {', '.join(known)} already; name new languages only")
-    merged = with_values(read_settings(run / CONFIG) | _rate(run, before), dict(content))
-    settings = override(merged, changes)
+    given = override(dict(content), changes).get("training")
+    merged = with_values(read_settings(run / CONFIG), {"training": _training(run, before, given)})
+    settings = override(with_values(merged, dict(content)), changes)
     languages = {side: [*getattr(before.data, side), *new[side]] for side in LANGUAGES}
     start = {name: getattr(sizes_of(before), name) for name in SIZES} | {"pretrained": str(run)}
     fixed = {"data": languages, "model": start, "work": before.work}
@@ -48,13 +56,19 @@ def extended_recipe(run: Path, content: Mapping[str, object], changes: Sequence[
     return recipe
 
 
-def _rate(run: Path, before: Recipe) -> dict[str, object]:
-    """The learning rate at which RUN ended, as the new peak: a higher one makes it forget more than it learns."""
-    training, step = before.training, int(best_of(run).name.removeprefix("step-"))
-    fallen = min(step / training.warmup, math.sqrt(training.warmup / step)) if training.warmup else 1.0
-    fallen = fallen if training.schedule == "inverse-sqrt" else ANNEALED
-    settings = training.model_dump(mode="json") | {"learning_rate": training.learning_rate * fallen}
-    return {"training": settings}
+def _training(run: Path, before: Recipe, given: object) -> dict[str, object]:
+    """How the new run is trained unless `given` says otherwise: half the steps, at the old peak rate, annealed to zero.
+
+    At a low or a constant rate the new languages learn less, and the old ones keep no more.
+    """
+    asked = given.get("max_steps") if isinstance(given, dict) else None
+    steps = asked if isinstance(asked, int) else math.ceil(SHARE * int(best_of(run).name.removeprefix("step-")))
+    return {
+        "schedule": "linear",
+        "max_steps": steps,
+        "warmup": min(before.training.warmup, int(WARMUP * steps)),
+        "validate_every": max(1, min(before.training.validate_every, steps // VALIDATIONS)),
+    }
 
 
 def _names(data: object, side: str, source: str) -> list[str]:
@@ -64,15 +78,58 @@ def _names(data: object, side: str, source: str) -> list[str]:
     return [str(name) for name in found]
 
 
-def record_before(run: Path, recipe: Recipe) -> Before:
-    """Writes the scores of RUN into the folder of the new run, for its report; RUN is scored first if need be."""
-    evaluation = Evaluation(run)
-    before = Before(run=run.name, scores=evaluation.scored() or evaluation.score())
-    before.write(run_folder(recipe) / BEFORE)
+def check_against(run: Path, recipe: Recipe) -> None:
+    """Refuses a run to compare with that is none or lacks a language; before anything is trained."""
+    if is_bitext(run):
+        raise ConfigError(f"--against {run}: a folder of bitext models; give the folder of a run")
+    best_of(run)
+    if missing := [lang for lang in recipe.data.languages if lang not in recipe_of(run).data.languages]:
+        raise ConfigError(f"--against {run}: it was not trained on {', '.join(missing)}; give a run with all languages")
+
+
+def record_before(run: Path, recipe: Recipe, against: Path | None = None) -> Before:
+    """Writes the scores of RUN, and of `against`, for the report; they are scored first if need be.
+
+    Without `against`, one that was given earlier stays.
+    """
+    path = run_folder(recipe) / BEFORE
+    earlier = Before.find(path)
+    full = _from_start(against) if against else earlier.from_start if earlier else None
+    before = Before(run=run.name, scores=_scores(run), **({"from_start": full} if full else {}))
+    before.write(path)
     return before
 
 
-def changes_of(before: Before, after: Scores) -> dict[str, tuple[float | None, float]]:
-    """BLEU of every language in RUN, None for new ones, and now."""
-    rows = before.scores.languages
-    return {name: (rows[name]["bleu"] if name in rows else None, row["bleu"]) for name, row in after.languages.items()}
+def _scores(run: Path) -> Scores:
+    evaluation = Evaluation(run)
+    return evaluation.scored() or evaluation.score()
+
+
+def _from_start(run: Path) -> FromStart:
+    return FromStart(run=run.name, scores=_scores(run), tokens=Log.read(run / LOG).tokens)
+
+
+@dataclass(frozen=True)
+class Change:
+    """BLEU of one language: in RUN, None for a new one; now; and in the run that had all languages from the start."""
+
+    before: float | None
+    now: float
+    from_start: float | None
+
+
+def changes_of(before: Before, after: Scores) -> dict[str, Change]:
+    """What every language lost or gained."""
+    old, full = before.scores.languages, before.from_start.scores.languages if before.from_start else {}
+    return {
+        name: Change(old.get(name, {}).get("bleu"), row["bleu"], full.get(name, {}).get("bleu"))
+        for name, row in after.languages.items()
+    }
+
+
+def cost_of(before: Before, recipe: Recipe) -> str | None:
+    """The target tokens of the new run beside those of training all from the start; None without such a run."""
+    if before.from_start is None:
+        return None
+    tokens, full = Log.read(run_folder(recipe) / LOG).tokens, before.from_start
+    return f"{tokens:,} target tokens; {full.run}, from the start: {full.tokens:,} ({tokens / full.tokens:.0%})"

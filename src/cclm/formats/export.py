@@ -76,5 +76,7 @@ class Export(JsonFile):
     reserved: Reserved
     positions: StrictInt = 1024
     """The longest source, its </s> included, and the longest target."""
+    special: dict[str, StrictInt] = {}
+    """Of a pretrained model, in an export that stands alone: the symbols that are not text, with their ids."""
     files: dict[str, FileFacts]
     """All other files by their path in the folder. Version 0.1.0 wrote only sizes; its models are exported again."""

@@ -77,6 +77,16 @@ BEFORE = "before.json"
 """The file name of `Before` in a run directory."""
 
 
+class FromStart(Part):
+    """A run that was trained on all languages from the start, which an extended run is compared with."""
+
+    run: str
+    """The name of that run."""
+    scores: Scores
+    tokens: StrictInt
+    """The target tokens that it was trained on."""
+
+
 class Before(JsonFile):
     """before.json: the scores of the run that a run with more languages started from."""
 
@@ -84,3 +94,5 @@ class Before(JsonFile):
     run: str
     """The name of that run."""
     scores: Scores
+    from_start: FromStart | None = None
+    """What `cclm extend --against` names. Omitted if it is not given."""

@@ -100,9 +100,11 @@ class Pretrained(TranslationModel):
     def merged(self) -> nn.Module:
         """A copy of the model itself, with its adapters merged into its weights."""
         model = copy.deepcopy(self.model)
-        for module in list(model.modules()):
-            if hasattr(module, "lora_A"):
-                module.merge()  # type: ignore[operator]  # of peft's layers
+        for parent in list(model.modules()):
+            for name, module in parent.named_children():
+                if hasattr(module, "lora_A"):
+                    module.merge()  # type: ignore[operator]  # of peft's layers
+                    setattr(parent, name, module.base_layer)
         return model
 
     def _trained_parameters(self) -> dict[str, nn.Parameter]:

@@ -132,9 +132,13 @@ def _score_row(run: Run, name: str) -> Json:
     """One row of the score table: a task, or a zero-shot pair. `scores` is None if the row was not scored."""
     row = _scores_of(run.scores, name)
     before = _scores_of(run.before.scores if run.before else None, name).get("bleu")
+    from_start = run.before.from_start if run.before else None
+    full = _scores_of(from_start.scores if from_start else None, name).get("bleu")
+    change = None if before is None or "bleu" not in row else row["bleu"] - before
     return {
         "name": name,
-        **({"before": _rounded(before), "change": _rounded(row["bleu"] - before)} if before and "bleu" in row else {}),
+        **({"before": _rounded(before), "change": _rounded(change)} if change is not None else {}),
+        **({"from_start": _rounded(full)} if full is not None else {}),
         "scores": {key: _rounded(value) for key, value in row.items()} or None,
         "by_scorers": [_rounded(row.get(scorer)) for scorer in _scorers(run.scores)],
         "others": [_rounded(_scores_of(other, name).get("bleu")) for other in run.others.values()],
@@ -256,12 +260,21 @@ def _scores(run: Run, scores: Scores, languages: list[Json]) -> Json:
     return {
         "means": _means(scores),
         "others": [{"name": name, "means": _means(other)} for name, other in run.others.items()],
+        **({"from_start": _from_start(run)} if run.before and run.before.from_start else {}),
         "scorers": _scorers(scores),
         "zero_shot": [_score_row(run, name) for name in scores.zero_shot],
         "left_out": [unscored.get(name, _score_row(run, name)) for name in scores.left_out],
         "without_spaces": scores.without_spaces,
         "signature": list(_flatten(scores.signature.plain())),
     }
+
+
+def _from_start(run: Run) -> str:
+    """What the column says of the run that had all languages from the start: its name, and how much it cost."""
+    assert run.before is not None
+    assert run.before.from_start is not None
+    full, tokens = run.before.from_start, run.log.tokens + run.more_tokens
+    return f"{full.run}, trained on all languages; this run took {tokens / full.tokens:.0%} of its target tokens"
 
 
 def _scorers(scores: Scores | None) -> list[str]:

@@ -6,12 +6,35 @@ from pathlib import Path
 import jinja2
 
 from cclm import __version__
+from cclm.data.model_tokenizer import ModelTokenizer
 from cclm.formats.export import Export
 from cclm.formats.scores import Scores
 from cclm.translation.export import TrainedFor
-from cclm.translation.translator import POSITIONS, SHORT
+from cclm.translation.huggingface_pretrained import TOKENIZER, code_names, longest_of
+from cclm.translation.translator import SHORT
 
 TEMPLATE = Path(__file__).parent / "exports" / "README.md.jinja"
+
+
+@dataclass(frozen=True)
+class Started:
+    """The model of Hugging Face's that a run started from."""
+
+    name: str
+    """Its name on the hub, or of its folder."""
+    kind: str
+    """The form of its language codes: a key of FORMS in `model_tokenizer.py`."""
+    new: frozenset[str]
+    """Language codes that it did not have."""
+
+    @classmethod
+    def of(cls, model: TrainedFor) -> "Started | None":
+        """None for a model of ours."""
+        if not model.layout:
+            return None
+        name, tokenizer = str(model.recipe.model.pretrained), model.prepared.folder / "models" / TOKENIZER
+        local = Path(name).is_dir() or Path(name).is_absolute()
+        return cls(Path(name).name if local else name, ModelTokenizer(tokenizer).kind, frozenset(model.layout.new))
 
 
 @dataclass(frozen=True)
@@ -33,6 +56,7 @@ class Facts:
 def model_card(facts: Facts) -> str:
     """The text of README.md, in Markdown."""
     model, manifest, scores = facts.model, facts.manifest, facts.scores()
+    started = Started.of(model)
     template = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     return template.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         to=manifest.to,
@@ -51,6 +75,9 @@ def model_card(facts: Facts) -> str:
         symbols=(len(model.source), len(model.target)),
         parameters=facts.parameters,
         megabytes=sum(file.bytes for file in manifest.files.values()) / 1e6,
-        positions=POSITIONS,
-        longest=2 * SHORT,
+        positions=model.positions,
+        longest=longest_of(model) if started else 2 * SHORT,
+        started=started,
+        names=code_names(model) if started else {},
+        codes_of={lang: model.target.symbols[row] for lang, row in model.target.tags.items()} if started else {},
     )

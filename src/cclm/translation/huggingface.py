@@ -213,7 +213,7 @@ def _different_segmentations(model: TrainedFor, task: Task, folder: Path, name: 
 
     tokenizer = AutoTokenizer.from_pretrained(folder, subfolder=f"tokenizers/{name}", local_files_only=True)
     table, tokens = table_of(model), _pair_tokens(task, table_of(model))
-    texts = [*ODD, *islice(_sentences(model, task), SENTENCES)]
+    texts = [*ODD, *islice(sentences(model, task), SENTENCES)]
     segmenter = model.prepared.segmenter(task.source)
     rows = [table.source_id(i) for i in model.source.table(segmenter).tolist()]
     before = [] if tokens.tag is None else [tokens.tag]
@@ -231,7 +231,7 @@ def _different_segmentations(model: TrainedFor, task: Task, folder: Path, name: 
     return len(different), len(texts)
 
 
-def _sentences(model: TrainedFor, task: Task) -> Iterator[str]:
+def sentences(model: TrainedFor, task: Task) -> Iterator[str]:
     """Dev and test sources of a task, and the first of them with their marks as characters of their own."""
     for split in ("dev", "test"):
         if split in model.prepared.sizes[task.language]:

@@ -4,7 +4,8 @@ FOLDER/
   README.md        the model card
   translate.py     translates standard input, with the libraries that the card names
   cclm.json        language pairs, checkpoint, search, result of the verification, files
-  ...              the model: `cclm.translation.export` (CTranslate2), `cclm.translation.huggingface`
+  ...              the model: `cclm.translation.export` (CTranslate2), `cclm.translation.huggingface` and, for runs
+                   that started from a model of Hugging Face's, `cclm.translation.huggingface_pretrained`
 """
 
 import shutil
@@ -17,11 +18,11 @@ from typing import Literal
 from cclm.atomic import atomic_folder, refuse_foreign
 from cclm.errors import ConfigError, TrainingError
 from cclm.formats.checkpoint import damage
-from cclm.formats.export import MANIFEST, Export
+from cclm.formats.export import MANIFEST, Checked, Export, Search
 from cclm.training.checkpoint import load_weights
 from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of
 from cclm.translation.card import Facts, model_card
-from cclm.translation.export import TrainedFor, manifest_of, trained_for
+from cclm.translation.export import State, TrainedFor, manifest_of, trained, trained_for
 from cclm.translation.model import Quantization, exported, search_of
 
 Target = Literal["ctranslate2", "huggingface"]
@@ -38,18 +39,14 @@ def export_run(run: Path, to: Target, folder: Path | None = None, quantization: 
         raise ConfigError(f"{run}: a folder of bitext models; give one of them, as in {run / 'aze'}")
     if to == "huggingface" and find_spec("transformers") is None:
         raise ConfigError("an export to Hugging Face needs transformers: pip install 'ccl-m[hf]'")
-    if trained_for(run, recipe_of(run)).layout:
-        raise ConfigError(
-            f"{run}: started from a model of Hugging Face's, and only runs of our own model are exported;"
-            " `cclm translate` translates with it"
-        )
     name = f"{to}-{quantization}" if quantization != "float32" else to
     folder = folder or run / "export" / name
     refuse_foreign(folder, _is_ours)
     write = _to_huggingface if to == "huggingface" else _to_ctranslate2
     with _told(folder), atomic_folder(folder, is_ours=_is_ours) as staging:
         manifest, model, parameters = write(run, staging, quantization)
-        shutil.copyfile(SCRIPTS / f"{to}.py", staging / "translate.py")
+        script = f"{to}_pretrained.py" if model.layout else f"{to}.py"
+        shutil.copyfile(SCRIPTS / script, staging / "translate.py")
         manifest.write(staging / MANIFEST)
         card = model_card(Facts(run, model, manifest, parameters))
         (staging / "README.md").write_text(card, encoding="utf-8")
@@ -78,11 +75,8 @@ def _to_ctranslate2(run: Path, staging: Path, quantization: Quantization) -> tup
         (staging / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(made / name, staging / name)
     model = trained_for(run, recipe)
-    return (
-        manifest.model_copy(update={"search": search_of(recipe), "to": "ctranslate2"}),
-        model,
-        _parameters(best_of(run)),
-    )
+    facts = {"search": search_of(recipe), "to": "ctranslate2"} | _special(model)
+    return manifest.model_copy(update=facts), model, _parameters(best_of(run))
 
 
 def _to_huggingface(run: Path, staging: Path, quantization: Quantization) -> tuple[Export, TrainedFor, int]:
@@ -93,15 +87,41 @@ def _to_huggingface(run: Path, staging: Path, quantization: Quantization) -> tup
         raise TrainingError(f"{best}: {problem}")
     model, state = trained_for(run, recipe), load_weights(best)
     with huggingface.quiet():
-        huggingface.write_model(state, model, search_of(recipe), staging)
-        checked = huggingface.check(state, model, staging)
+        if model.layout:
+            checked = _write_pretrained(state, model, search_of(recipe), staging)
+        else:
+            huggingface.write_model(state, model, search_of(recipe), staging)
+            checked = huggingface.check(state, model, staging)
     manifest = manifest_of(model, staging, checked=checked, checkpoint=best.name, weights=weights_of(best))
     pairs = [
-        pair.model_copy(update={"tokenizer": f"tokenizers/{name}"})
+        pair.model_copy(update={"tokenizer": "." if model.layout else f"tokenizers/{name}"})
         for name, pair in zip(model.tasks, manifest.pairs, strict=True)
     ]
     facts = {"pairs": pairs, "quantization": quantization, "search": search_of(recipe), "to": "huggingface"}
-    return manifest.model_copy(update=facts), model, sum(tensor.numel() for tensor in state.values())
+    return (
+        manifest.model_copy(update=facts | _special(model)),
+        model,
+        sum(tensor.numel() for tensor in state.values()),
+    )
+
+
+def _write_pretrained(state: State, model: TrainedFor, search: Search, staging: Path) -> Checked:
+    from cclm.model.pretrained import Pretrained
+    from cclm.translation.huggingface_pretrained import check_pretrained, write_pretrained
+
+    ours = trained(model, state)
+    assert isinstance(ours, Pretrained)
+    write_pretrained(ours, model, search, staging)
+    return check_pretrained(ours, model, staging)
+
+
+def _special(model: TrainedFor) -> dict[str, dict[str, int]]:
+    """The field of the manifest that the scripts of pretrained models need."""
+    if not model.layout:
+        return {}
+    from cclm.translation.huggingface_pretrained import special_symbols
+
+    return {"special": special_symbols(model)}
 
 
 def _parameters(checkpoint: Path) -> int:

@@ -59,6 +59,7 @@ function scoreColumns(data, rows) {
   return [
     column("before", (row) => row.before, (value) => short(value, 1)),
     column("change", (row) => row.change, (value) => (value > 0 ? "+" : "") + short(value, 1)),
+    column("from the start", (row) => row.from_start, (value) => short(value, 1)),
     ...others.map(({ name, means }, i) => ({ ...column(name, (row) => row.others[i], (value) => short(value, 1)), means })),
     column("chrF", (row) => row.scores?.chrf, (value) => short(value, 1)),
     column("off-target", (row) => row.scores?.off_target, offTarget),
@@ -77,6 +78,7 @@ function scoreLegend(data, rows, columns) {
       ? `${listed(data.scores.without_spaces)}: written without spaces between words, so read chrF, not BLEU`
       : "",
     has("before") ? "before: BLEU of the run that this one started from, with fewer languages; change: BLEU since then" : "",
+    has("from the start") ? `from the start: BLEU of ${data.scores.from_start}` : "",
     others.length ? `${listed(others.map(({ name }) => name))}: BLEU of these runs` : "",
     has("off-target") ? "off-target: share of translations in the wrong language (in brackets: of the references)" : "",
     scorers.length ? `${listed(scorers)}: mean over sentences of this external scorer` : "",

@@ -110,7 +110,7 @@ def benchmark(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: boo
     """Trains one bitext model per language of RECIPE, for L*: the losses that competence is measured against.
 
     They share the vocabularies and tags of the recipe. Done once; a benchmark that was killed resumes. With
-    benchmark.method=multilingual it is one short training of all languages, at a tenth of the cost of the training. A
+    benchmark.method=multilingual it is one short training of all languages, at a twelfth of the cost of the training. A
     table of your own is taken with benchmark.file=FILE.
     """
     from cclm.experiments.early_checks import refuse_no_losses

@@ -16,8 +16,9 @@ from cclm.experiments.early_checks import task_languages
 from cclm.recipe.schema import Recipe
 from cclm.training.directory import MULTILINGUAL, sizes_of
 
-PARTS = 10
-"""The training has so many times the steps of the short one, unless `benchmark.max_steps` is set."""
+PARTS = 12
+"""The training has so many times the steps of the short one, unless `benchmark.max_steps` is set. A tenth of its target
+tokens is the limit; more than a twelfth of its steps may exceed it, where LRLs have small batches."""
 TAU = 2.0
 """Temperature of the short training: HRLs, which the gate goes by, are drawn more often, and no language is starved."""
 VALIDATIONS = 5

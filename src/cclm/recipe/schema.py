@@ -160,11 +160,11 @@ class BenchmarkSection(Section):
 
     method: Literal["bitext", "multilingual", "file", "none"] = "bitext"
     """Where L* comes from: one bitext model per language, as in the paper; one short training of all languages
-    (`multilingual`), at a tenth of the cost of the training; your own table in `file`; or `none` for gates and samplers
-    that need no L*. A `file` is used whatever the method is."""
+    (`multilingual`), at a twelfth of the cost of the training; your own table in `file`; or `none` for gates and
+    samplers that need no L*. A `file` is used whatever the method is."""
     max_steps: Count | None = None
     """The maximum number of steps of each training for L*. `null` means `training.max_steps` for a bitext model, and a
-    tenth of it for `multilingual`."""
+    twelfth of it for `multilingual`."""
     level: float | None = Field(default=None, gt=0, lt=64)
     """For `multilingual`: the mean dev loss of the HRLs, in bits per token, at which their competence is 1. The L* of
     all languages are shifted by the same amount, which moves the time at which the competence gate opens. `null` means

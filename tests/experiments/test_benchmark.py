@@ -175,7 +175,8 @@ def test_a_level_that_leaves_no_loss_is_refused(folder: Path) -> None:
     ("changes", "message"),
     [
         (["benchmark.method=file"], "needs a file for method 'file'"),
-        (["benchmark.method=none", "benchmark.file=x.json"], "must not have a file with method 'none'; got 'x.json'"),
+        (["benchmark.method=none", "benchmark.file=x.json"], "must not have the file 'x.json' with method 'none': set"),
+        (["benchmark.method=multilingual", "benchmark.file=x.json"], "benchmark.file=null to ignore it"),
         (["benchmark.level=4"], "must not have a level with method 'bitext'"),
         (
             ["benchmark.method=multilingual", "benchmark.level=4", "data.high_resource=[]"],

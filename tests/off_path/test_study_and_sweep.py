@@ -9,6 +9,7 @@ import pytest
 from off_path.cli import STATIC, cclm, contents, copy_of, done, write_text
 
 pytestmark = pytest.mark.slow
+UNGATED = "curriculum.gate: {name: all}, curriculum.sampler: {name: temperature}"
 SHORT = ["changes.benchmark.max_steps=1"]
 STUDY = """version: 1
 name: mini
@@ -159,12 +160,9 @@ def test_a_study_and_a_sweep_have_a_dry_run(folder: Path, command: list[str], lo
 
 
 def test_arms_of_a_study_may_have_reference_losses_of_their_own(folder: Path) -> None:
-    short = (
-        "  short: {benchmark: {method: multilingual, max_steps: 2}, curriculum.sampler: {name: size-and-competence}}\n"
-    )
-    none = (
-        "  none: {benchmark: {method: none}, curriculum.gate: {name: all}, curriculum.sampler: {name: temperature}}\n"
-    )
+    trained = "benchmark: {method: multilingual, file: null, max_steps: 2}"
+    short = f"  short: {{{trained}, curriculum.sampler: {{name: size-and-competence}}}}\n"
+    none = f"  none: {{benchmark: {{method: none, file: null}}, {UNGATED}}}\n"
     (folder / "mini.yaml").write_text(STUDY.replace("[1, 2]", "[1]") + short + none)
     done(folder, "study", "mini.yaml")
     found = results(folder)

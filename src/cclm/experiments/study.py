@@ -52,9 +52,14 @@ class StudyRun:
         """L* as a table that the trials of an arm are given."""
         return self.folder / (f"losses-{arm}.json" if arm in self.own else "losses.json")
 
-    def table_of(self, arm: str) -> dict[str, str]:
-        """The change to the recipe of an arm that gives it L*; none where there is no L*."""
-        return {"benchmark.file": str(self.losses_of(arm))} if self.pipeline_of(arm).losses else {}
+    def table_of(self, arm: str) -> dict[str, object]:
+        """The changes to the recipe of an arm that give it L*; none where there is no L*."""
+        pipeline = self.pipeline_of(arm)
+        if not pipeline.losses:
+            return {}
+        table = {"benchmark.file": str(self.losses_of(arm))}
+        is_trained = pipeline.recipe.benchmark.method == "multilingual"
+        return table | ({"benchmark.method": "file", "benchmark.level": None} if is_trained else {})
 
     @property
     def folder(self) -> Path:

@@ -161,7 +161,7 @@ class BenchmarkSection(Section):
     method: Literal["bitext", "multilingual", "file", "none"] = "bitext"
     """Where L* comes from: one bitext model per language, as in the paper; one short training of all languages
     (`multilingual`), at a twelfth of the cost of the training; your own table in `file`; or `none` for gates and
-    samplers that need no L*. A `file` is used whatever the method is."""
+    samplers that need no L*. `bitext` with a `file` means `file`."""
     max_steps: Count | None = None
     """The maximum number of steps of each training for L*. `null` means `training.max_steps` for a bitext model, and a
     twelfth of it for `multilingual`."""
@@ -174,15 +174,18 @@ class BenchmarkSection(Section):
 
     @property
     def source(self) -> Literal["bitext", "multilingual", "file", "none"]:
-        """Where L* comes from: `method`, unless there is a file."""
+        """Where L* comes from: `method`, or the file if there is one."""
         return "file" if self.file else self.method
 
     @model_validator(mode="after")
     def _method_has_what_it_needs(self) -> "BenchmarkSection":
         if self.method == "file" and not self.file:
             raise ValueError("needs a file for method 'file': benchmark.file=my-losses.json")
-        if self.method == "none" and self.file:
-            raise ValueError(f"must not have a file with method 'none'; got {self.file!r}")
+        if self.method in ("multilingual", "none") and self.file:
+            raise ValueError(
+                f"must not have the file {self.file!r} with method {self.method!r}: set benchmark.method=file to use it,"
+                " benchmark.file=null to ignore it"
+            )
         if self.method != "multilingual" and self.level is not None:
             raise ValueError(f"must not have a level with method {self.method!r}: it is for 'multilingual'")
         return self

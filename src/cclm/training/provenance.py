@@ -214,7 +214,8 @@ def refuse_other_benchmark(folder: Path, recipe: Recipe, *, in_study: bool = Fal
         return
     before = (read_settings(folder / CONFIG).get("benchmark") or {}) if (folder / CONFIG).exists() else {}
     then = {"method": "bitext", "max_steps": None, "level": None} | before
-    changed = [name for name in ("method", "max_steps", "level") if then[name] != getattr(recipe.benchmark, name)]
+    compared = ("max_steps",) if then["method"] == "file" else ("method", "max_steps", "level")
+    changed = [name for name in compared if then[name] != getattr(recipe.benchmark, name)]
     if before and (in_study or before.get("file") is None) and changed:
         raise TrainingError(
             f"{folder} was begun with other settings; resume it with the same, or give the run another name\n"

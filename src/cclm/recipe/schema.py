@@ -183,8 +183,8 @@ class BenchmarkSection(Section):
             raise ValueError("needs a file for method 'file': benchmark.file=my-losses.json")
         if self.method in ("multilingual", "none") and self.file:
             raise ValueError(
-                f"must not have the file {self.file!r} with method {self.method!r}: set benchmark.method=file to use it,"
-                " benchmark.file=null to ignore it"
+                f"must not have the file {self.file!r} with method {self.method!r}: set benchmark.method=file to use"
+                " it, benchmark.file=null to ignore it"
             )
         if self.method != "multilingual" and self.level is not None:
             raise ValueError(f"must not have a level with method {self.method!r}: it is for 'multilingual'")

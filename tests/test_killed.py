@@ -17,7 +17,9 @@ from small_study import write_study
 
 pytestmark = pytest.mark.slow
 GRID = ["--threshold", "0.2", "--threshold", "0.3", "--threshold", "9"]
+BY_SIZE = ["curriculum.sampler={name: size-and-competence}"]
 LOGS = ["graph.json", "benchmark.json", "runs/**/log.jsonl", "runs/*/scores.json", "runs/*/translations/*"]
+LOGS += ["cache/benchmark/*/multilingual/log.jsonl", "cache/benchmark/*/multilingual/checkpoints/step-*/*.safetensors"]
 COMPARED = {
     "run": ["runs/small/report.html", "runs/small/checkpoints/step-*/*.safetensors"],
     "study": ["studies/mini/results.json", "runs/*/checkpoints/step-00000060/*.safetensors"],
@@ -63,9 +65,10 @@ def survivors(group: int, folder: Path) -> list[str]:
     [
         (["run", "recipe.yaml"], 4),
         (["study", "mini.yaml", "changes.benchmark.file=table.json"], 4),
-        (["sweep", "recipe.yaml", "benchmark.file=table.json", *GRID], 2),
+        (["sweep", "recipe.yaml", "benchmark.method=multilingual", *GRID], 2),
+        (["run", "recipe.yaml", "benchmark.method=multilingual", *BY_SIZE], 2),
     ],
-    ids=["run", "study", "sweep"],
+    ids=["run", "study", "sweep-multilingual", "run-multilingual"],
 )
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path, arguments: list[str], kills: int) -> None:
     seed = int(os.environ.get("CCLM_KILL_SEED", time.time_ns() % 10**6))

@@ -101,5 +101,7 @@ def test_everything_public_is_exported_and_nothing_else() -> None:
         assert all(hasattr(module, name) for name in module.__all__)
     assert set(cclm.__all__) - {"bits_per_token", "load"} <= set(cclm.curriculum.__all__)
     contract = "LanguageGraph Curriculum AllAtOnce CompetenceGate StepGate Temperature FixedWeights UniMax"
-    contract += " InverseCompetence ChiSquare RewardActor BatchSampler IndexSampler load bits_per_token"
+    contract += (
+        " InverseCompetence SizeAndCompetence ChiSquare RewardActor BatchSampler IndexSampler load bits_per_token"
+    )
     assert set(cclm.__all__) == set(contract.split())

@@ -17,6 +17,7 @@ from cclm import (
     InverseCompetence,
     LanguageGraph,
     RewardActor,
+    SizeAndCompetence,
     StepGate,
     Temperature,
     UniMax,
@@ -49,6 +50,7 @@ SAMPLERS = {
     "unimax": UniMax(10, 20),
     "inverse": InverseCompetence(),
     "inverse floored": InverseCompetence(exponent=2, floor=0.05),
+    "size and competence": SizeAndCompetence(tau=3, strength=1.5),
     "chi-square": ChiSquare(),
     "chi-square dev": ChiSquare(loss="dev", epoch=2),
     "multidds-s": RewardActor(inner_steps=3, every=2),
@@ -177,6 +179,40 @@ def test_the_names_of_languages_mean_nothing(
         if any(abs(value - 0.8) < 1e-9 for value in ready.values()):
             return
     assert other.weights == pytest.approx(rename(one.weights), rel=1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(sizes=some_sizes, benchmark=a_benchmark, dev_loss=a_round, tau=st.floats(0.5, 100), strength=st.floats(0, 4))
+def test_size_and_competence_lies_between_temperature_and_inverse_competence(
+    sizes: Any, benchmark: Any, dev_loss: Any, tau: float, strength: float
+) -> None:
+    def weights(sampler: Any, losses: Any) -> dict[str, float]:
+        curriculum = Curriculum(AllAtOnce(), sampler, sizes=sizes, benchmark=benchmark)
+        curriculum.observe(step=1, dev_loss=losses)
+        return curriculum.weights
+
+    by_size = weights(Temperature(tau), dev_loss)
+    assert weights(SizeAndCompetence(tau, 0), dev_loss) == by_size
+    ahead = {lang: min(loss, benchmark[lang]) for lang, loss in dev_loss.items()}
+    assert weights(SizeAndCompetence(tau, strength), ahead) == by_size
+    behind = {lang: max(loss, benchmark[lang]) for lang, loss in dev_loss.items()}
+    inverse = weights(InverseCompetence(exponent=strength), behind)
+    assert weights(SizeAndCompetence(math.inf, strength), behind) == pytest.approx(inverse, rel=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(similarity=similarities, sizes=some_sizes, benchmark=a_benchmark, dev_loss=a_round, offset=st.floats(0, 5))
+def test_an_offset_of_all_benchmark_losses_matters_to_the_gate_alone(
+    similarity: Any, sizes: Any, benchmark: Any, dev_loss: Any, offset: float
+) -> None:
+    shifted = {lang: loss + offset for lang, loss in benchmark.items()}
+    one, other = (build("all", "inverse", similarity, sizes, losses) for losses in (benchmark, shifted))
+    gated, ungated = (build("avg", "inverse", similarity, sizes, losses) for losses in (benchmark, shifted))
+    for each in (one, other, gated, ungated):
+        each.observe(step=1, dev_loss=dev_loss)
+    assert other.weights == pytest.approx(one.weights, rel=1e-9)
+    ready = {lrl: 2**offset * value for lrl, value in gated.explain()["hrls_competence"].items()}
+    assert ungated.explain()["hrls_competence"] == pytest.approx(ready, rel=1e-9)
 
 
 @settings(max_examples=100, deadline=None)

@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 from worked_example import BENCHMARK, LOSS, SIZES, curriculum
 
-from cclm import AllAtOnce, ChiSquare, FixedWeights, InverseCompetence, RewardActor, StepGate, Temperature, UniMax
+from cclm import (
+    AllAtOnce,
+    ChiSquare,
+    FixedWeights,
+    InverseCompetence,
+    RewardActor,
+    SizeAndCompetence,
+    StepGate,
+    Temperature,
+    UniMax,
+)
 from cclm.curriculum.samplers import worst_case
 
 
@@ -133,6 +143,28 @@ def test_the_floor_is_the_least_that_an_admitted_language_gets() -> None:
     floored = curriculum(sampler=InverseCompetence(floor=0.1))
     floored.observe(step=100, dev_loss=LOSS)
     assert floored.weights == pytest.approx({lang: 0.1 + 0.5 * w for lang, w in plain.weights.items()})
+
+
+def test_size_and_competence_draws_more_of_what_lags_behind_and_the_rest_by_size() -> None:
+    both = curriculum(gate=AllAtOnce(), sampler=SizeAndCompetence(tau=2, strength=1.5))
+    by_size = everyone(Temperature(2)).weights
+    assert both.weights == by_size  # nothing is measured yet
+    both.observe(step=100, dev_loss=LOSS)
+    ratio = {lang: both.weights[lang] / by_size[lang] for lang in SIZES}
+    # glg is ahead of L*, tur 0.5 bits behind, ces 0.1: 2^(1.5 x 0.5) and 2^(1.5 x 0.1), glg 1.
+    assert ratio["tur"] / ratio["glg"] == pytest.approx(2**0.75)
+    assert ratio["tur"] / ratio["ces"] == pytest.approx(2**0.6)
+    both.observe(step=200, dev_loss=dict.fromkeys(SIZES, 0.1))  # all are ahead
+    assert both.weights == pytest.approx(by_size)
+
+
+def test_size_and_competence_gives_an_unmeasured_language_the_mean_factor() -> None:
+    both = curriculum(gate=AllAtOnce(), sampler=SizeAndCompetence(tau=math.inf))
+    both.observe(step=100, dev_loss=BENCHMARK | {"aze": math.nan, "tur": BENCHMARK["tur"] + 1})
+    # Factors 2 for tur and 1 for six others: 8 / 7 on average.
+    assert both.weights["aze"] / both.weights["por"] == pytest.approx(8 / 7)
+    both.observe(step=200, dev_loss=LOSS | {"tur": 1e6})
+    assert both.weights["tur"] == pytest.approx(1)
 
 
 def test_a_huge_loss_overflows_nothing() -> None:

@@ -9,7 +9,17 @@ from small_recipe import events, prepared, recipe
 
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, TrainingError
-from cclm.experiments.benchmark import benchmark, best_loss, bitext_folder, bitext_recipe, fingerprint
+from cclm.experiments.benchmark import (
+    benchmark,
+    best_loss,
+    bitext_folder,
+    bitext_recipe,
+    fingerprint,
+    reference_folder,
+)
+from cclm.experiments.early_checks import refuse_impossible_curriculum, refuse_no_losses
+from cclm.experiments.multilingual import at_level, multilingual_recipe
+from cclm.training.directory import recipe_of
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +111,101 @@ def test_a_table_without_a_fingerprint_is_taken_with_a_warning(folder: Path, dat
     losses = benchmark(recipe(folder, f"benchmark.file={path}"), data, say=told.append)
     assert losses == dict.fromkeys(("tur", "por", "aze", "glg"), 4.5)
     assert told == [f"warning: {path} has no fingerprint; it is used without checking that it belongs to this data"]
+
+
+STATIC = ("curriculum.gate={name: all}", "curriculum.sampler={name: temperature}")
+MULTILINGUAL = ("benchmark.method=multilingual", "benchmark.max_steps=10")
+
+
+@pytest.mark.slow
+def test_one_multilingual_training_gives_all_losses_and_is_made_once(folder: Path, data: Prepared) -> None:
+    settings = recipe(folder, *MULTILINGUAL)
+    told: list[str] = []
+    losses = benchmark(settings, data, say=told.append)
+    run = reference_folder(settings, data) / "multilingual"
+    assert list(losses) == ["tur", "por", "aze", "glg"]
+    assert all(losses[name] == best_loss(run, name) for name in losses)
+    assert told[0].startswith("multilingual: L* of 4 languages, ")
+    assert recipe_of(run).work == settings.work
+    told.clear()
+    assert benchmark(settings, data, say=told.append) == losses
+    path = run.parent / "benchmark.json"
+    content = json.loads(path.read_text())
+    assert content["method"] == "multilingual"
+    assert 10 * 100 < content["target_tokens"] <= 10 * 200  # ten batches
+    path.write_text("{")  # damaged: the training is still there
+    level = sum(losses[hrl] for hrl in ("tur", "por")) / 2 - 0.5
+    lower = benchmark(recipe(folder, *MULTILINGUAL, f"benchmark.level={level}"), data, say=told.append)
+    told.clear()
+    assert lower == pytest.approx({name: loss - 0.5 for name, loss in losses.items()})
+    given = benchmark(recipe(folder, f"benchmark.file={path}", "benchmark.max_steps=10"), data, say=told.append)
+    assert (given, told) == (losses, [])  # its fingerprint is known
+
+
+@pytest.mark.slow
+def test_a_multilingual_training_that_fails_is_named(folder: Path, data: Prepared) -> None:
+    settings = recipe(folder, "benchmark.method=multilingual", "benchmark.max_steps=9")
+    reference_folder(settings, data).mkdir(parents=True)
+    (reference_folder(settings, data) / "multilingual").write_text("a file where a folder should be")
+    with pytest.raises(TrainingError, match="multilingual training failed"):
+        benchmark(settings, data, say=lambda line: None)
+
+
+def test_the_multilingual_training_is_a_twelfth_of_the_training_and_anneals(folder: Path) -> None:
+    short = multilingual_recipe(recipe(folder, "benchmark.method=multilingual", "training.max_steps=1200"))
+    assert (short.training.max_steps, short.training.schedule, short.benchmark.source) == (100, "wsd", "none")
+    assert multilingual_recipe(recipe(folder, *MULTILINGUAL)).training.max_steps == 10
+    assert multilingual_recipe(recipe(folder, "training.max_steps=5")).training.max_steps == 1
+
+
+def test_methods_do_not_share_an_entry_of_the_cache(folder: Path, data: Prepared) -> None:
+    bitext, one = recipe(folder), recipe(folder, "benchmark.method=multilingual")
+    assert reference_folder(bitext, data) == bitext_folder(bitext, data) == bitext_folder(one, data)
+    assert reference_folder(one, data) != bitext_folder(one, data)
+
+
+def test_a_level_that_leaves_no_loss_is_refused(folder: Path) -> None:
+    losses = {"tur": 6.0, "por": 5.0, "aze": 2.0, "glg": 7.0}
+    low = recipe(folder, "benchmark.method=multilingual", "benchmark.level=3")
+    with pytest.raises(ConfigError, match=r"level 3 is 2\.50 bits below the HRLs .* L\* of aze would not be above 0"):
+        at_level(losses, low)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["benchmark.method=file"], "needs a file for method 'file'"),
+        (["benchmark.method=none", "benchmark.file=x.json"], "must not have the file 'x.json' with method 'none': set"),
+        (["benchmark.method=multilingual", "benchmark.file=x.json"], "benchmark.file=null to ignore it"),
+        (["benchmark.level=4"], "must not have a level with method 'bitext'"),
+        (
+            ["benchmark.method=multilingual", "benchmark.level=4", "data.high_resource=[]"],
+            "data.high_resource is empty",
+        ),
+        (["benchmark.method=guess"], "benchmark.method must be one of"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(folder: Path, changes: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        recipe(folder, *changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([], "but curriculum.gate competence and curriculum.sampler inverse-competence cannot do without L"),
+        (["curriculum.gate={name: all}"], "but curriculum.sampler inverse-competence cannot"),
+        (
+            ["curriculum.gate={name: all}", "curriculum.sampler={name: size-and-competence}"],
+            "sampler size-and-competence",
+        ),
+        (["curriculum.sampler={name: temperature}"], "but curriculum.gate competence cannot"),
+    ],
+)
+def test_no_losses_are_refused_where_they_are_needed(folder: Path, changes: list[str], message: str) -> None:
+    settings = recipe(folder, "benchmark.method=none", *changes)
+    with pytest.raises(ConfigError, match=message):
+        refuse_impossible_curriculum(settings)
+    with pytest.raises(ConfigError, match=r"benchmark\.method is none: there is no L"):
+        refuse_no_losses(recipe(folder, "benchmark.method=none", *STATIC))
+    refuse_impossible_curriculum(recipe(folder, "benchmark.method=none", *STATIC))

@@ -9,6 +9,8 @@ import pytest
 from off_path.cli import STATIC, cclm, contents, copy_of, done, write_text
 
 pytestmark = pytest.mark.slow
+UNGATED = "curriculum.gate: {name: all}, curriculum.sampler: {name: temperature}"
+SHORT = ["changes.benchmark.max_steps=1"]
 STUDY = """version: 1
 name: mini
 recipe: recipe.yaml
@@ -137,13 +139,42 @@ def test_a_finished_study_done_again_changes_nothing(finished: Path) -> None:
     assert contents(finished) == before
 
 
-@pytest.mark.parametrize("command", [["study", "mini.yaml"], ["sweep", "recipe.yaml"]], ids=["study", "sweep"])
-def test_a_study_and_a_sweep_have_a_dry_run(folder: Path, command: list[str]) -> None:
-    """How many trainings, steps and tokens it would take; nothing is made."""
+@pytest.mark.parametrize(
+    ("command", "losses"),
+    [
+        (["study", "mini.yaml"], "a table of your own\n"),
+        (["sweep", "recipe.yaml"], "2 bitext models, 200% of one training\n"),
+        (["study", "mini.yaml", "changes.benchmark.file=null", "changes.benchmark.method=multilingual", *SHORT],
+         "1 multilingual model, 20% of one training\n"),
+        (["sweep", "recipe.yaml", "benchmark={method: multilingual}"], "1 multilingual model, 10% of one training\n"),
+    ],
+    ids=["study", "sweep", "study-multilingual", "sweep-multilingual"],
+)  # fmt: skip
+def test_a_study_and_a_sweep_have_a_dry_run(folder: Path, command: list[str], losses: str) -> None:
+    """How many trainings, steps and tokens it would take, and what of that is for L*; nothing is made."""
     before = contents(folder)
     told = done(folder, *command, "--dry-run").stdout
     assert re.search(r"\b(4|12) (trainings|trials|runs)\b", told)
+    assert f"benchmark  {losses}" in told
     assert contents(folder) == before
+
+
+def test_arms_of_a_study_may_have_reference_losses_of_their_own(folder: Path) -> None:
+    trained = "benchmark: {method: multilingual, file: null, max_steps: 2}"
+    short = f"  short: {{{trained}, curriculum.sampler: {{name: size-and-competence}}}}\n"
+    none = f"  none: {{benchmark: {{method: none, file: null}}, {UNGATED}}}\n"
+    (folder / "mini.yaml").write_text(STUDY.replace("[1, 2]", "[1]") + short + none)
+    done(folder, "study", "mini.yaml")
+    found = results(folder)
+    assert found["benchmark"]["arms"].keys() == {"short", "none"}
+    assert found["benchmark"]["arms"]["short"] > 0
+    assert found["benchmark"]["arms"]["none"] is None
+    (table,) = (folder / "work" / "cache" / "benchmark").glob("*/benchmark.json")
+    made = {arm: json.loads((folder / f"work/runs/{arm}.1/made_from.json").read_text()) for arm in ("short", "ccl-m")}
+    assert made["short"]["benchmark"] == json.loads(table.read_text())["losses"]
+    assert made["ccl-m"]["benchmark"] == {"tur": 5.0, "aze": 5.0}
+    again = done(folder, "study", "mini.yaml").stderr
+    assert "step 5" not in again  # nothing is trained again
 
 
 def test_a_static_method_trains_no_bitext_models(folder: Path) -> None:

@@ -321,3 +321,21 @@ def test_wrong_settings_are_refused_without_touching_the_folder(folder: Path) ->
     before = contents(folder)
     assert cclm(folder, "train", "recipe.yaml", "training.pacience=40").returncode == 2
     assert contents(folder) == before
+
+
+def test_a_multilingual_training_takes_the_place_of_bitext_models(folder: Path) -> None:
+    """And the other way round; what was trained is reused. No link pretends that there are bitext models."""
+    bitext = folder / "work" / "runs" / "bitext"
+    before = losses(folder)
+    assert bitext.is_dir()
+    done(folder, "benchmark", "recipe.yaml", "benchmark={method: multilingual, max_steps: 5}")
+    assert losses(folder) != before
+    assert not bitext.exists()
+    told = cclm(folder, "score", "work/runs/bitext")
+    assert told.returncode == 2
+    assert "work/runs/bitext: no bitext models here; they are trained where benchmark.method is bitext" in told.stderr
+    refused = cclm(folder, "benchmark", "recipe.yaml", "benchmark={method: none}")
+    assert (refused.returncode, "benchmark.method is none: there is no L* to train" in refused.stderr) == (2, True)
+    done(folder, "benchmark", "recipe.yaml")
+    assert losses(folder) == before
+    assert bitext.is_dir()

@@ -48,6 +48,7 @@ def test_every_gate_can_be_named(gate: dict[str, Any], expected: str) -> None:
         ({"name": "fixed", "weights": dict.fromkeys(SIZES, 1)}, "FixedWeights(shares={"),
         ({"name": "unimax", "budget": 40, "max_repeats": 100}, "UniMax(budget=40.0, max_repeats=100.0)"),
         ({"exponent": 2}, "InverseCompetence(exponent=2.0, floor=0.0)"),
+        ({"name": "size-and-competence", "tau": 3}, "SizeAndCompetence(tau=3.0, strength=1.0)"),
         ({"name": "chi-square", "loss": "dev"}, "ChiSquare(rho=0.05, loss='dev', floor=0.2, ema=0.1, epoch=1)"),
         ({"name": "multidds"}, "RewardActor(reward='multidds', learning_rate=0.0001, inner_steps=200, every=10)"),
         ({"name": "multidds-s", "every": 1}, "RewardActor(reward='multidds-s'"),

@@ -79,7 +79,10 @@ def test_the_draws_add_up_to_the_steps() -> None:
     assert sum(outcome.steps_on.values()) == pytest.approx(5000)
 
 
-@pytest.mark.parametrize("sampler", ["{name: chi-square}", "{name: temperature}", "{name: chi-square, loss: dev}"])
+@pytest.mark.parametrize(
+    "sampler",
+    ["{name: chi-square}", "{name: temperature}", "{name: chi-square, loss: dev}", "{name: size-and-competence}"],
+)
 def test_other_samplers_can_be_simulated(sampler: str) -> None:
     outcome = simulate(quiet("related", f"curriculum.sampler={sampler}", "max_steps=1000"))
     assert len(outcome.rounds) == 11

@@ -284,14 +284,15 @@ def test_three_ranks_with_next_to_no_data_do_not_hang(recipe: Path, tmp_path: Pa
     # Two dev batches for three ranks; two training batches a language; nothing is prepared yet.
     write_tsv(tmp_path / "text", train=12, dev=1, test=1)
     data = f"data={{format: tsv, path: {tmp_path}/text, high_resource: [tur], low_resource: [aze]}}"
-    losses = tmp_path / "benchmark.json"
-    losses.write_text(json.dumps({"version": 1, "losses": {"tur": 4.0, "aze": 4.0}}))
-    changes = [f"work={tmp_path}", data, f"benchmark.file={losses}", "training.max_steps=24", "training.bleu=true"]
+    losses = "benchmark={method: multilingual, max_steps: 5}"  # the first rank trains it, as one process would
+    sampler = "curriculum.sampler={name: size-and-competence}"
+    changes = [f"work={tmp_path}", data, losses, sampler, "training.max_steps=24", "training.bleu=true"]
     train = [*PYTHON, "cclm", "train", str(recipe), "name=three", *changes, "training.accumulate=2"]
     for process in by_hand([train] * 3):
         code, said = ended(process)
         assert code == 0, said
     run_train(settings(recipe, "one", *changes, "training.accumulate=6"))
+    assert len(list((tmp_path / "cache" / "benchmark").glob("*/multilingual/log.jsonl"))) == 1
     three, one = events(tmp_path / "runs" / "three"), events(tmp_path / "runs" / "one")
     # The gradients of six micro-batches were added in another order: equal, but for the last bits.
     assert three == [approximately(event) for event in one]

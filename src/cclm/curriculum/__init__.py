@@ -14,7 +14,14 @@ from cclm.curriculum.curriculum import Curriculum
 from cclm.curriculum.draws import BatchSampler, Distribution, IndexSampler, draw_example, draw_language
 from cclm.curriculum.gates import AllAtOnce, CompetenceGate, StepGate
 from cclm.curriculum.graph import LanguageGraph
-from cclm.curriculum.samplers import ChiSquare, FixedWeights, InverseCompetence, Temperature, UniMax
+from cclm.curriculum.samplers import (
+    ChiSquare,
+    FixedWeights,
+    InverseCompetence,
+    SizeAndCompetence,
+    Temperature,
+    UniMax,
+)
 from cclm.curriculum.situation import Gate, Sampler, Situation
 
 __all__ = [
@@ -32,6 +39,7 @@ __all__ = [
     "RewardActor",
     "Sampler",
     "Situation",
+    "SizeAndCompetence",
     "StepGate",
     "Temperature",
     "UniMax",

@@ -1,4 +1,4 @@
-"""How often each admitted language is drawn: by size, by fixed share, by competence, by excess loss."""
+"""How often each admitted language is drawn: by size, by fixed share, by competence, by both, by excess loss."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -122,6 +122,38 @@ class InverseCompetence:
         total = math.fsum(weights.values())
         rest = 1 - len(weights) * self.floor
         return {lang: self.floor + rest * weights[lang] / total for lang in now.admitted}
+
+
+@dataclass(frozen=True)
+class SizeAndCompetence:
+    """By size, flattened as in `Temperature(tau)`, and more of the languages in which the model is not competent yet.
+
+    The weights are size^(1/tau) x min(1, c)^-strength: a language that has reached its reference loss L* is drawn by
+    its size alone. `strength` 0 is `Temperature(tau)`. Made for L* of a multilingual training, with which 1/c alone is
+    nearly uniform.
+    """
+
+    tau: float = 2.0
+    strength: float = 1.0
+
+    needs: ClassVar[frozenset[str]] = frozenset({"benchmark"})
+
+    def __post_init__(self) -> None:
+        if not is_number(self.tau) or not self.tau > 0:
+            raise ValueError(f"SizeAndCompetence: tau must be above 0 (math.inf is uniform); got {self.tau!r}")
+        if not is_number(self.strength) or not 0 <= self.strength < math.inf:
+            raise ValueError(f"SizeAndCompetence: strength must be a number of at least 0; got {self.strength!r}")
+
+    def weights(self, now: Situation) -> dict[str, float]:
+        """Sizes to the power 1/tau times the factor of competence; a language not measured yet gets the mean factor."""
+        # min(1, c)^-b = 2^(b max(0, L - L*)). The largest is made 1, so that no difference in loss can overflow.
+        measured = [lang for lang in now.admitted if lang in now.dev_loss]
+        bits = {lang: self.strength * max(0.0, now.dev_loss[lang] - now.benchmark[lang]) for lang in measured}
+        top = max(bits.values(), default=0.0)
+        factors = {lang: math.exp2(value - top) for lang, value in bits.items()}
+        mean = math.fsum(factors.values()) / len(factors) if factors else 1.0
+        sizes = Temperature(self.tau).weights(now)
+        return {lang: size * factors.get(lang, mean) for lang, size in sizes.items()}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
     <work>/cache/prepared/KEY/                     prepared data
     <work>/cache/graph/KEY/graph.json              a language graph
     <work>/cache/benchmark/KEY/{benchmark.json, recipe.json, TASK/...}     L* and the bitext models behind it
+    <work>/cache/benchmark/KEY/{benchmark.json, multilingual.json, multilingual/}     or one multilingual training
     <work>/prepared, graph.json, benchmark.json, runs/bitext               links to the current ones
     <work>/runs/NAME/                              the runs
 
@@ -28,6 +29,8 @@ POINTERS = {
     "benchmark": (("benchmark.json", "benchmark.json"), ("runs/bitext", ".")),
 }
 """For each kind of entry: the names of its links in the work folder, and their targets inside the entry."""
+NEEDED = {"runs/bitext": "recipe.json"}
+"""Files that an entry must have for a link: the entry of a multilingual training has no bitext models."""
 
 
 def key_of(content: object) -> str:
@@ -68,7 +71,7 @@ class WorkFolder:
     def point(self, kind: str, key: str) -> None:
         """Makes an entry the current one of its kind."""
         for pointer, inside in POINTERS[kind]:
-            if (self.entry(kind, key) / inside).exists():
+            if (self.entry(kind, key) / NEEDED.get(pointer, inside)).exists():
                 self.link(pointer, self.entry(kind, key) / inside)
             elif (self.path / pointer).is_symlink():
                 (self.path / pointer).unlink(missing_ok=True)  # another process may have done so

@@ -1,9 +1,10 @@
-"""The benchmark losses L*: trains one bitext model per language and caches the result by a hash of its inputs."""
+"""The benchmark losses L*: trains one bitext model per language, or one multilingual model, and caches the result by a
+hash of its inputs."""
 
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,13 +17,15 @@ from cclm.data.prepared import Corpus, Prepared
 from cclm.data.pretrained import is_run
 from cclm.data.work_folder import WorkFolder, key_of
 from cclm.errors import ConfigError, TrainingError
-from cclm.experiments.early_checks import read_losses, refuse_missing_losses
-from cclm.experiments.executor import Executor, Job, Watcher, nobody, processes_for, read_recipe
+from cclm.experiments.early_checks import read_losses, refuse_missing_losses, refuse_no_losses
+from cclm.experiments.executor import ALL_TASKS, Executor, Job, Watcher, nobody, processes_for, read_recipe
+from cclm.experiments.multilingual import at_level, multilingual_recipe, untrained_model
 from cclm.formats.benchmark import Benchmark
+from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Event, Log, Stopped
 from cclm.formats.run import MADE_FROM, MadeFrom
-from cclm.recipe.schema import Recipe
-from cclm.training.directory import RECIPE, Task, sizes_of, tasks
+from cclm.recipe.schema import BenchmarkSection, Recipe
+from cclm.training.directory import MULTILINGUAL, RECIPE, Task, tasks
 from cclm.training.lock import Lock
 from cclm.training.provenance import begun_precision
 
@@ -55,8 +58,21 @@ def _counts(corpus: Corpus, task: Task, symbols: int) -> NDArray[np.float64]:
 Say = Callable[[str], object]
 
 
+def as_bitext(recipe: Recipe) -> Recipe:
+    """The recipe with bitext models as the method: a study has them as a system, wherever L* comes from."""
+    if recipe.benchmark.method in ("bitext", "file"):
+        return recipe
+    return recipe.model_copy(update={"benchmark": BenchmarkSection()})
+
+
+def reference_recipe(recipe: Recipe) -> Recipe:
+    """The recipe of the trainings that L* comes from."""
+    return multilingual_recipe(recipe) if recipe.benchmark.source == "multilingual" else bitext_recipe(recipe)
+
+
 def bitext_recipe(recipe: Recipe) -> Recipe:
     """The recipe of a bitext model: data, vocabulary, model and training as in the recipe, without a curriculum."""
+    recipe = as_bitext(recipe)
     training = recipe.training.model_copy(
         update={
             "max_steps": recipe.benchmark.max_steps or recipe.training.max_steps,
@@ -66,10 +82,7 @@ def bitext_recipe(recipe: Recipe) -> Recipe:
         }
     )
     content = recipe.model_dump(mode="json", exclude={"graph"})
-    if is_run(recipe.model.pretrained):  # L* of a language is that of a model that knows no other
-        content["model"] = {
-            name: value for name, value in sizes_of(recipe).model_dump(mode="json").items() if name != "pretrained"
-        }
+    content["model"] = untrained_model(recipe)
     content["name"] = "bitext"  # runs of any name share them
     content["curriculum"] = {
         "gate": {"name": "all"},
@@ -113,9 +126,12 @@ def fingerprint(recipe: Recipe, prepared: Prepared) -> str:
 
 
 def _fingerprint(recipe: Recipe, prepared: Prepared) -> str:
-    bitext = bitext_recipe(recipe).model_dump(mode="json", include={"seed", "model", "training"})
-    training = {name: value for name, value in bitext["training"].items() if name not in NOT_DECISIVE}
-    return key_of([prepared.fingerprint, recipe.data.direction, bitext | {"training": training}])
+    one = recipe.benchmark.source == "multilingual"
+    decisive = {"seed", "model", "training", *({"curriculum"} if one else ())}
+    content = reference_recipe(recipe).model_dump(mode="json", include=decisive)
+    training = {name: value for name, value in content["training"].items() if name not in NOT_DECISIVE}
+    made = content | {"training": training} | ({"method": MULTILINGUAL} if one else {})
+    return key_of([prepared.fingerprint, recipe.data.direction, made])
 
 
 def fingerprint_0_1_0(recipe: Recipe, prepared: Prepared) -> str:
@@ -130,11 +146,13 @@ def fingerprint_0_1_0(recipe: Recipe, prepared: Prepared) -> str:
 def _accepted(recipe: Recipe, prepared: Prepared) -> set[str]:
     """The fingerprints that this L* may have: that of today, and those of earlier versions."""
     exact = resolved(recipe)
+    if recipe.benchmark.source == "multilingual":
+        return {_fingerprint(exact, prepared)}
     return {_fingerprint(exact, prepared), fingerprint_0_1_0(exact, prepared), fingerprint_0_1_0(recipe, prepared)}
 
 
 def benchmark_key(recipe: Recipe, prepared: Prepared) -> str:
-    """The key of L* and its bitext models in the cache.
+    """The key of L*, and of the models that it comes from, in the cache.
 
     Earlier versions put `auto` into the key instead of the precision. Such an entry is reused if its models were
     trained in the precision that is requested now.
@@ -150,6 +168,11 @@ def benchmark_key(recipe: Recipe, prepared: Prepared) -> str:
 
 def bitext_folder(recipe: Recipe, prepared: Prepared) -> Path:
     """The folder of the bitext models: one run directory per task, their recipe, and benchmark.json."""
+    return reference_folder(as_bitext(recipe), prepared)
+
+
+def reference_folder(recipe: Recipe, prepared: Prepared) -> Path:
+    """The folder of L* and of the trainings that it comes from."""
     return WorkFolder(Path(recipe.work)).entry("benchmark", benchmark_key(recipe, prepared))
 
 
@@ -170,22 +193,50 @@ def benchmark(
     say: Say = print,
 ) -> dict[str, float]:
     """L* of every task: from the user's table, from an earlier benchmark, or trained now."""
+    refuse_no_losses(recipe)
     losses = kept(recipe, prepared, say)
     if losses is not None:
         return losses
     with making(WorkFolder(Path(recipe.work)), "benchmark", benchmark_key(recipe, prepared), say):
         losses = kept(recipe, prepared, say)  # another process may have trained it meanwhile
         if losses is None:
-            jobs = bitext_jobs(recipe, prepared)
-            where = executor or processes_for(recipe.training.device)
-            _train_all(jobs, where, _Announcer(watcher, say, len(jobs)), say)
-            trained = {job.name: best_loss(job.folder, job.name) for job in jobs}
-            known = inherited_losses(recipe) | trained
-            losses = {name: known[name] for name in tasks(recipe.data, prepared)}
-            found = Benchmark(losses=losses, fingerprint=fingerprint(recipe, prepared))
+            found = _trained(recipe, prepared, executor or processes_for(recipe.training.device), watcher, say)
             found.write(_file(recipe, prepared))
-            _warn_of_useless(losses, recipe, prepared, say)
+            losses = _of(found, recipe)
     return losses
+
+
+def _trained(recipe: Recipe, prepared: Prepared, executor: Executor, watcher: Watcher, say: Say) -> Benchmark:
+    """Trains what L* comes from, as far as it is not trained."""
+    names = list(tasks(recipe.data, prepared))
+    jobs = reference_jobs(recipe, prepared)
+    _train_all(jobs, executor, _Announcer(watcher, say, len(jobs), names), say)
+    trained = {name: best_loss(job.folder, name) for job in jobs for name in _tasks_of(job, names)}
+    known = trained if recipe.benchmark.source == "multilingual" else inherited_losses(recipe) | trained
+    losses = {name: known[name] for name in names}
+    _warn_of_useless(losses, recipe, prepared, say)
+    return Benchmark(
+        losses=losses,
+        fingerprint=fingerprint(recipe, prepared),
+        method=recipe.benchmark.source,
+        target_tokens=sum(_tokens(job.folder) for job in jobs),
+    )
+
+
+def _tokens(folder: Path) -> int:
+    """Target tokens that a finished run was trained on."""
+    log = Log.read(folder / "log.jsonl")
+    return log.tokens + (tokens_after_the_log(folder, log.stopped.step) if log.stopped else 0)
+
+
+def _tasks_of(job: Job, names: Sequence[str]) -> list[str]:
+    """The tasks whose L* a job gives."""
+    return list(names) if job.only == ALL_TASKS else [job.name]
+
+
+def _of(found: Benchmark, recipe: Recipe) -> dict[str, float]:
+    """L* as the recipe wants it: shifted to `benchmark.level`, which the cached losses are not."""
+    return at_level(found.losses, recipe)
 
 
 def making(work: WorkFolder, kind: str, key: str, say: Say) -> Lock:
@@ -201,30 +252,38 @@ def _warn_of_useless(losses: dict[str, float], recipe: Recipe, prepared: Prepare
         floor = unigram_loss(prepared, task, symbols=symbols, smoothing=recipe.training.label_smoothing)
         if losses[name] > floor:
             floors[name] = floor
+    which = "the multilingual model" if recipe.benchmark.source == "multilingual" else "its bitext model"
     for name in list(floors)[:WARNINGS]:
         say(
             f"warning: L* of {name} is {losses[name]:.2f} bits per token, worse than the {floors[name]:.2f} of a"
-            " unigram model: its bitext model has learned nothing; raise benchmark.max_steps or training.learning_rate"
+            f" unigram model: {which} has learned nothing; raise benchmark.max_steps or training.learning_rate"
         )
     if more := list(floors)[WARNINGS:]:
-        say(f"warning: the same holds for {len(more)} more of the {len(losses)} bitext models: {listed(more)}")
+        of = "languages" if recipe.benchmark.source == "multilingual" else "bitext models"
+        say(f"warning: the same holds for {len(more)} more of the {len(losses)} {of}: {listed(more)}")
 
 
 def kept(recipe: Recipe, prepared: Prepared, say: Say = lambda line: None) -> dict[str, float] | None:
     """L* as the user's table or an earlier benchmark has it; None where it has to be trained."""
     if recipe.benchmark.file:
         return _given(Path(recipe.benchmark.file), recipe, prepared, say)
+    found = cached(recipe, prepared) if recipe.benchmark.source != "none" else None
+    return _of(found, recipe) if found else None
+
+
+def cached(recipe: Recipe, prepared: Prepared) -> Benchmark | None:
+    """An earlier benchmark with the same inputs."""
     # A missing or damaged benchmark.json is rebuilt from the bitext models; finished ones are not trained again.
     accepted, as_auto = _accepted(recipe, prepared), _fingerprint(_in_precision(recipe, "auto"), prepared)
     found = Benchmark.find(_file(recipe, prepared))
     if found and found.fingerprint in {*accepted, as_auto}:
-        return dict(found.losses)
+        return found
     found = Benchmark.find(Path(recipe.work) / "benchmark.json")
-    return dict(found.losses) if found and found.fingerprint in accepted else None
+    return found if found and found.fingerprint in accepted else None
 
 
 def _file(recipe: Recipe, prepared: Prepared) -> Path:
-    return bitext_folder(recipe, prepared) / "benchmark.json"
+    return reference_folder(recipe, prepared) / "benchmark.json"
 
 
 def write_recipe(recipe: Recipe, prepared: Prepared) -> None:
@@ -234,7 +293,7 @@ def write_recipe(recipe: Recipe, prepared: Prepared) -> None:
     """
     folder, bitext = bitext_folder(recipe, prepared), bitext_recipe(resolved(recipe))
     folder.mkdir(parents=True, exist_ok=True)
-    if _file(recipe, prepared).exists() and (folder / RECIPE).exists():
+    if (folder / "benchmark.json").exists() and (folder / RECIPE).exists():
         bitext = read_recipe(folder / RECIPE).model_copy(update={"translation": recipe.translation})
     write_if_changed(folder / RECIPE, bitext.model_dump_json(indent=1) + "\n")
 
@@ -256,6 +315,17 @@ def bitext_jobs(recipe: Recipe, prepared: Prepared) -> list[Job]:
     return [Job(name, folder / RECIPE, folder / name, prepared.folder, only=name) for name in names]
 
 
+def reference_jobs(recipe: Recipe, prepared: Prepared) -> list[Job]:
+    """The trainings that L* of a recipe comes from."""
+    if recipe.benchmark.source != "multilingual":
+        return bitext_jobs(recipe, prepared)
+    folder = reference_folder(recipe, prepared)
+    path = folder / f"{MULTILINGUAL}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_if_changed(path, multilingual_recipe(resolved(recipe)).model_dump_json(indent=1) + "\n")
+    return [Job(MULTILINGUAL, path, folder / MULTILINGUAL, prepared.folder, only=ALL_TASKS)]
+
+
 @dataclass
 class _Announcer:
     """A watcher that also says each L* as soon as it is known, and how long the others will take."""
@@ -263,6 +333,7 @@ class _Announcer:
     watcher: Watcher
     say: Say
     jobs: int
+    tasks: Sequence[str]
     done: set[str] = field(default_factory=set)
     start: float = field(default_factory=time.monotonic)
 
@@ -270,6 +341,10 @@ class _Announcer:
         self.watcher(job, event)
         if isinstance(event, Stopped):
             self.done.add(job.name)  # a training that was extended stops twice
+            if job.only == ALL_TASKS:
+                losses = [best_loss(job.folder, name) for name in self.tasks]
+                self.say(f"{job.name}: L* of {len(losses)} languages, {min(losses):.3f} to {max(losses):.3f} bits")
+                return
             left = (time.monotonic() - self.start) / len(self.done) * (self.jobs - len(self.done))
             rest = "" if not left else f", {left / 60:.0f} min left" if left >= 60 else f", {left:.0f} s left"
             loss = best_loss(job.folder, job.name)
@@ -280,7 +355,17 @@ def _train_all(jobs: list[Job], executor: Executor, watcher: Watcher, say: Say) 
     """Trains the bitext models; one that fails does not stop the others, but then there is no L*."""
     failed = executor.run(jobs, watcher, say=say)
     if failed:
-        raise TrainingError("; ".join(f"bitext model of {name} failed: {why}" for name, why in failed.items()))
+        kinds = {
+            job.name: "multilingual training" if job.only == ALL_TASKS else f"bitext model of {job.name}"
+            for job in jobs
+        }
+        raise TrainingError("; ".join(f"{kinds[name]} failed: {why}" for name, why in failed.items()))
+
+
+def _as_multilingual(recipe: Recipe) -> Recipe:
+    return recipe.model_copy(
+        update={"benchmark": BenchmarkSection(method="multilingual", max_steps=recipe.benchmark.max_steps)}
+    )
 
 
 def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Say) -> dict[str, float]:
@@ -289,6 +374,6 @@ def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Say) -> dict[str
     refuse_missing_losses(path, found, recipe.data)
     if found.fingerprint is None:
         say(f"warning: {path} has no fingerprint; it is used without checking that it belongs to this data")
-    elif found.fingerprint not in _accepted(recipe, prepared):
+    elif found.fingerprint not in _accepted(recipe, prepared) | _accepted(_as_multilingual(recipe), prepared):
         raise ConfigError(f"benchmark.file {path} was made with other data or settings; run `cclm benchmark` again")
     return {name: found.losses[name] for name in tasks(recipe.data, prepared)}

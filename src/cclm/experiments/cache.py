@@ -6,7 +6,7 @@ from pathlib import Path
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import KEY, POINTERS, WorkFolder, key_of
 from cclm.errors import ConfigError
-from cclm.experiments.benchmark import benchmark_key, bitext_recipe, fingerprint_0_1_0, making, resolved
+from cclm.experiments.benchmark import as_bitext, benchmark_key, bitext_recipe, fingerprint_0_1_0, making, resolved
 from cclm.experiments.executor import read_recipe
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.prepared import Manifest
@@ -51,7 +51,7 @@ def adopt_benchmark(work: WorkFolder, recipe: Recipe, prepared: Prepared) -> Non
         ours = losses.fingerprint in {fingerprint_0_1_0(each, prepared) for each in (recipe, resolved(recipe))}
     else:  # interrupted before all were trained
         ours = read_recipe(folder / RECIPE) == bitext_recipe(recipe)
-    key = benchmark_key(recipe, prepared) if ours else key_of((folder / RECIPE).read_text(encoding="utf-8"))
+    key = benchmark_key(as_bitext(recipe), prepared) if ours else key_of((folder / RECIPE).read_text(encoding="utf-8"))
     _move(folder, work.entry("benchmark", key))
     if path.is_file():
         _move(path, work.entry("benchmark", key) / "benchmark.json")

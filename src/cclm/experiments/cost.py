@@ -17,11 +17,11 @@ from cclm.data.pretrained import find_pretrained, is_run
 from cclm.data.vocabulary import SPECIALS
 from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, TrainingError
-from cclm.experiments.benchmark import bitext_folder, bitext_recipe, inherited_losses
+from cclm.experiments.benchmark import inherited_losses, reference_folder, reference_recipe
 from cclm.formats.checkpoint import Progress
 from cclm.recipe.model import ModelSection
 from cclm.recipe.schema import Recipe, TrainingSection
-from cclm.training.directory import sizes_of, tasks
+from cclm.training.directory import MULTILINGUAL, sizes_of, tasks
 from cclm.training.provenance import newest_checkpoint, progress_of
 
 
@@ -35,6 +35,9 @@ class Cost:
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(self.models + other.models, self.steps + other.steps, self.target_tokens + other.target_tokens)
+
+    def __mul__(self, times: int) -> "Cost":
+        return Cost(self.models * times, self.steps * times, self.target_tokens * times)
 
 
 NOTHING = Cost()
@@ -70,15 +73,18 @@ def _flops() -> float:
 
 
 def benchmark_cost(recipe: Recipe, prepared: Prepared | None) -> Cost:
-    """What is left to do of the bitext models."""
-    if recipe.benchmark.file:
+    """What is left to do of the trainings that L* comes from."""
+    if recipe.benchmark.source in ("file", "none"):
         return NOTHING
-    settings = bitext_recipe(recipe)
+    settings = reference_recipe(recipe)
     steps, tokens = 0, 0.0
     means = _tokens_per_batch(recipe, prepared)
-    means = {name: mean for name, mean in means.items() if name not in inherited_losses(recipe)}
+    if recipe.benchmark.source == "multilingual":
+        means = {MULTILINGUAL: sum(means.values()) / len(means)}
+    else:
+        means = {name: mean for name, mean in means.items() if name not in inherited_losses(recipe)}
     for name, mean in means.items():
-        folder = bitext_folder(recipe, prepared) / name if prepared else None
+        folder = reference_folder(recipe, prepared) / name if prepared else None
         left = _steps_left(folder, settings.training)
         steps, tokens = steps + left, tokens + left * settings.training.accumulate * mean
     return Cost(len(means), steps, round(tokens))
@@ -90,6 +96,16 @@ def training_cost(recipe: Recipe, prepared: Prepared | None, folder: Path, world
     steps = _steps_left(folder, recipe.training)
     tokens = steps * recipe.training.accumulate * world * sum(means.values()) / len(means)
     return Cost(1, steps, round(tokens))
+
+
+def whole_training_cost(recipe: Recipe, prepared: Prepared | None, world: int = 1) -> Cost:
+    """What the training takes from the start, however much of it is done."""
+    return training_cost(recipe, prepared, Path(recipe.work) / "no-run-here", world)
+
+
+def percent(share: float) -> str:
+    """A share of a cost as text."""
+    return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
 
 
 def _steps_left(folder: Path | None, settings: TrainingSection) -> int:

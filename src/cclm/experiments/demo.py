@@ -13,7 +13,7 @@ from cclm.data.workers import available_cores
 from cclm.errors import TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import read_lines
-from cclm.experiments.benchmark import bitext_folder, bitext_recipe
+from cclm.experiments.benchmark import bitext_folder, reference_recipe
 from cclm.experiments.executor import Display, Job, Processes
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
@@ -45,7 +45,7 @@ def run(overrides: Iterable[str] = ()) -> Path:
     for each in recipes.values():
         Pipeline(each).refuse_other_settings()  # before anything is made
     stages = _Stages(5)
-    with Display(bitext_recipe(recipe).training.max_steps) as display:
+    with Display(reference_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, watcher=display, say=display.print)
         stages.begin("text", "sentences in nine languages, from a grammar in the package")
         pipeline.walk(("prepare",))

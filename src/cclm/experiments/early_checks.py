@@ -15,6 +15,8 @@ def refuse_impossible_curriculum(recipe: Recipe) -> None:
 
     Without this, a threshold out of range or a share for an unknown language is refused only after L* is trained.
     """
+    if recipe.curriculum.needs_benchmark:
+        refuse_no_losses(recipe)
     languages = task_languages(recipe.data)
     graph = _any_graph(recipe, languages) if recipe.curriculum.gate.name == "competence" else None
     losses = dict.fromkeys(languages, 1.0) if recipe.curriculum.needs_benchmark else None
@@ -36,6 +38,17 @@ def refuse_impossible_model(recipe: Recipe) -> None:
             raise ConfigError(f"{key} needs subwords of ours; a model of Hugging Face's has its own tokenizer")
     elif isinstance(found, OfRun):
         found.inputs()
+
+
+def refuse_no_losses(recipe: Recipe) -> None:
+    """Refuses `benchmark.method: none` where L* is needed."""
+    if recipe.benchmark.source == "none":
+        parts = recipe.curriculum.parts_with_benchmark
+        why = f", but {' and '.join(parts)} cannot do without L*" if parts else ": there is no L* to train"
+        raise ConfigError(
+            f"benchmark.method is none{why}; choose bitext or multilingual, or give a table with benchmark.method=file"
+            " benchmark.file=FILE"
+        )
 
 
 def refuse_missing_losses(path: Path, losses: Benchmark, data: DataSection) -> None:

@@ -30,6 +30,9 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["cclm.training.session"])
 
 
+ALL_TASKS = "*"
+
+
 @dataclass(frozen=True)
 class Job:
     """A run to be trained, and perhaps scored, in a process of its own."""
@@ -42,7 +45,7 @@ class Job:
     data: Path
     """The cache entry of the prepared data, not the link WORK/prepared, which another process may change."""
     only: str | None = None
-    """The one task of a bitext model."""
+    """The one task of a bitext model; `*`, all tasks, for the multilingual training that L* comes from."""
     forks: tuple[Path, ...] = ()
     """Recipes with other gates, which share this training until their curricula decide otherwise."""
     scored: bool = False

@@ -20,9 +20,25 @@ from cclm.data.prepared import Prepared
 from cclm.data.work_folder import WorkFolder, key_of
 from cclm.errors import DataError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.benchmark import benchmark, benchmark_key, bitext_folder, kept, making, write_recipe
+from cclm.experiments.benchmark import (
+    benchmark,
+    benchmark_key,
+    bitext_folder,
+    cached,
+    kept,
+    making,
+    write_recipe,
+)
 from cclm.experiments.cache import adopt_benchmark, adopt_graph, adopt_prepared, to_adopt
-from cclm.experiments.cost import NOTHING, Cost, benchmark_cost, refuse_too_little_memory, training_cost
+from cclm.experiments.cost import (
+    NOTHING,
+    Cost,
+    benchmark_cost,
+    percent,
+    refuse_too_little_memory,
+    training_cost,
+    whole_training_cost,
+)
 from cclm.experiments.early_checks import (
     read_losses,
     refuse_impossible_curriculum,
@@ -30,7 +46,7 @@ from cclm.experiments.early_checks import (
     refuse_missing_device,
     refuse_missing_losses,
 )
-from cclm.experiments.executor import Executor, Job, Watcher, nobody, read_recipe
+from cclm.experiments.executor import ALL_TASKS, Executor, Job, Watcher, nobody, read_recipe
 from cclm.experiments.graph import given_graph, graph_of, write_graph
 from cclm.formats.benchmark import Benchmark
 from cclm.progress_bar import shown
@@ -316,7 +332,7 @@ class Pipeline:
             if begun_without_losses(self.folder):
                 self.losses = None
             return True  # this curriculum does not need L*: use it if it is cached, but do not train it
-        return self.losses is not None
+        return self.losses is not None or self.recipe.benchmark.source == "none"
 
     def _benchmark(self) -> None:
         if not self._trains_elsewhere:
@@ -324,6 +340,15 @@ class Pipeline:
         self.losses = benchmark(
             as_one(self.recipe), self.data, executor=self.executor, watcher=self.watcher, say=self.say
         )
+        found, training = (
+            cached(as_one(self.recipe), self.data),
+            whole_training_cost(self.recipe, self.prepared, world_size()),
+        )
+        if found and found.target_tokens is not None:
+            share = percent(found.target_tokens / training.target_tokens)
+            self.say(
+                f"L* took {found.target_tokens:,} target tokens: {share} of the training's, if that takes all its steps"
+            )
 
     def _benchmark_cost(self) -> Cost:
         return benchmark_cost(as_one(self.recipe), self.prepared)
@@ -416,6 +441,8 @@ def cache_keys(recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None) 
     """The keys in the cache of what a training is given."""
     keys = {"prepared": prepared.folder.name}
     keys |= {"graph": key_of(graph.to_json())} if graph else {}
+    if recipe.benchmark.source == "none":
+        return keys
     return keys | {"benchmark": benchmark_key(as_one(recipe), prepared)}
 
 
@@ -433,7 +460,18 @@ def describe(
     if graph:
         write_if_changed(folder / "graph.json", graph.to_json())
     if losses:
-        Benchmark(losses=losses).write(folder / "benchmark.json")
+        origin = loss_origin(recipe, prepared)
+        origin.model_copy(update={"losses": losses}).write(folder / "benchmark.json")
+
+
+def loss_origin(recipe: Recipe, prepared: Prepared) -> Benchmark:
+    """The method and the cost of L*, as far as they are known; its losses are none."""
+    path = recipe.benchmark.file
+    found = Benchmark.find(Path(path)) if path else None
+    if recipe.benchmark.source in ("bitext", "multilingual"):
+        found = cached(as_one(recipe), prepared)
+    known = {"method": found.method, "target_tokens": found.target_tokens} if found and found.method else {}
+    return Benchmark.model_validate({"losses": {}, **known})
 
 
 def train_job(job: Job) -> None:
@@ -442,8 +480,9 @@ def train_job(job: Job) -> None:
 
     recipe = job.settings()
     prepared = Prepared.open(job.data)
-    if job.only:
-        train(recipe, prepared, None, None, job.folder, Options(only=(job.only,)))
+    if job.only:  # a training for L*
+        only = () if job.only == ALL_TASKS else (job.only,)
+        train(recipe, prepared, None, None, job.folder, Options(only=only))
         return
     forks = {fork.name: fork for fork in map(read_recipe, job.forks)}
     graph, losses = graph_of(recipe, prepared), kept(recipe, prepared)

@@ -9,11 +9,10 @@ from cclm.atomic import write_if_changed
 from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.benchmark import bitext_folder, bitext_jobs, bitext_recipe
+from cclm.experiments.benchmark import bitext_folder, bitext_jobs, reference_recipe
 from cclm.experiments.executor import Display, Executor, Job, Remaining, processes_for
-from cclm.experiments.pipeline import Pipeline
+from cclm.experiments.pipeline import Pipeline, loss_origin
 from cclm.experiments.study_results import Trial, outcome, results
-from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Log
 from cclm.formats.run import CONFIG, read_settings
 from cclm.formats.study import DeclaredFile, TunedArm, TunedFile, Tuning
@@ -52,6 +51,15 @@ class StudyRun:
     def losses_of(self, arm: str) -> Path:
         """L* as a table that the trials of an arm are given."""
         return self.folder / (f"losses-{arm}.json" if arm in self.own else "losses.json")
+
+    def table_of(self, arm: str) -> dict[str, object]:
+        """The changes to the recipe of an arm that give it L*; none where there is no L*."""
+        pipeline = self.pipeline_of(arm)
+        if not pipeline.losses:
+            return {}
+        table = {"benchmark.file": str(self.losses_of(arm))}
+        is_trained = pipeline.recipe.benchmark.method == "multilingual"
+        return table | ({"benchmark.method": "file", "benchmark.level": None} if is_trained else {})
 
     @property
     def folder(self) -> Path:
@@ -114,20 +122,21 @@ def run(study: Study, executor: Executor | None = None) -> Path:
 
 def _run(study: Study, executor: Executor) -> Path:
     recipe = study.recipe_of()
-    with Display(bitext_recipe(recipe).training.max_steps) as display:
+    with Display(reference_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, executor=executor, watcher=display, say=display.print)
         pipeline.walk(("prepare", "graph", "benchmark"))
-    assert pipeline.losses is not None
     made = StudyRun(study, recipe, pipeline, executor, _own_data(study, recipe, executor))
     for arm in study.arms:
-        losses = made.pipeline_of(arm).losses
-        assert losses is not None
-        Benchmark(losses=losses).write(made.losses_of(arm))
+        losses, own = made.pipeline_of(arm).losses, made.pipeline_of(arm)
+        if losses:
+            loss_origin(own.recipe, own.data).model_copy(update={"losses": losses}).write(made.losses_of(arm))
     tuned = tune(made)
     made = replace(made, study=tuned.study)
     untuned = {trial.name: tuned.failed[trial.arm] for trial in made.trials() if trial.arm in tuned.failed}
     failed = _train(made, untuned)
-    found = results(made.study, recipe, pipeline.data, pipeline.losses, made.trials(), failed, pipeline.graph)
+    found = results(made.study, recipe, pipeline.data, pipeline.losses or {}, made.trials(), failed, pipeline.graph)
+    if (own_tokens := _own_costs(made)) and found.benchmark:
+        found = found.model_copy(update={"benchmark": found.benchmark.model_copy(update={"arms": own_tokens})})
     if tuned.facts:
         found = found.model_copy(update={"tuning": tuned.facts})
     found.write(made.folder / "results.json")
@@ -153,18 +162,24 @@ def _refuse_impossible(study: Study) -> None:
 
 
 def _own_data(study: Study, recipe: Recipe, executor: Executor) -> dict[str, Pipeline]:
-    """Prepares data and trains L* separately for each arm that changes `data` or `vocabulary` settings."""
+    """Prepares data and trains L* separately for each arm that changes `data`, `vocabulary` or `benchmark` settings."""
     found: dict[str, Pipeline] = {}
     for arm in study.arms:
         own = recipe if arm == BITEXT else study.recipe_of(arm, recipe.seed, **steps_to_come(study, arm))
-        if (own.data, own.vocabulary) == (recipe.data, recipe.vocabulary):
+        if (own.data, own.vocabulary, own.benchmark) == (recipe.data, recipe.vocabulary, recipe.benchmark):
             continue
-        same = recipe.model_copy(update={"data": own.data, "vocabulary": own.vocabulary})
-        with Display(bitext_recipe(same).training.max_steps) as display:
-            display.print(f"{arm}: data of its own")
+        same = recipe.model_copy(update={"data": own.data, "vocabulary": own.vocabulary, "benchmark": own.benchmark})
+        with Display(reference_recipe(same).training.max_steps) as display:
+            display.print(f"{arm}: data or L* of its own")
             found[arm] = Pipeline(same, executor=executor, watcher=display, say=display.print)
             found[arm].walk(("prepare", "graph", "benchmark"))
     return found
+
+
+def _own_costs(made: StudyRun) -> dict[str, int | None]:
+    """Target tokens that L* took for each arm that has its own."""
+    found = {arm: loss_origin(own.recipe, own.data) for arm, own in made.own.items()}
+    return {arm: origin.target_tokens for arm, origin in found.items()}
 
 
 def _declare(study: Study, folder: Path) -> None:
@@ -250,7 +265,7 @@ def _due(made: StudyRun, trial: Trial) -> list[Job]:
         return [job for job in jobs if not _is_done(made, job, BITEXT)]
     waits_for = made.study.after.get(trial.arm)
     steps = _admissions(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}")) if waits_for else {}
-    more = {**steps_to_come(made.study, trial.arm, steps), "benchmark.file": str(made.losses_of(trial.arm))}
+    more = {**steps_to_come(made.study, trial.arm, steps), **made.table_of(trial.arm)}
     settings = made.study.recipe_of(trial.arm, trial.seed, **more)
     job = replace(_job(made, settings, trial.folder, trial.arm), name=trial.name, scored=True)
     done = _is_done(made, job, trial.arm) and Evaluation(trial.folder).scored()
@@ -331,7 +346,7 @@ def _train_tries(made: StudyRun, tries: list[Try]) -> dict[str, str]:
     """Trains the tries that are not done; returns why some failed."""
     jobs = []
     for tried in tries:
-        more = {"name": tried.name, "benchmark.file": str(made.losses_of(tried.arm))}
+        more = {"name": tried.name, **made.table_of(tried.arm)}
         settings = made.study.tuned({tried.arm: tried.value}).recipe_of(tried.arm, tried.seed, **more)
         jobs.append((_job(made, settings, Path(made.recipe.work) / "runs" / tried.name, tried.arm), tried.arm))
     due = [job for job, arm in jobs if not _is_done(made, job, arm)]

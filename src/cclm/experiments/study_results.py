@@ -12,13 +12,13 @@ from cclm.evaluation.compare import over_sentences
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import ALWAYS, MetricName
 from cclm.evaluation.statistics import SAMPLES, Comparison, holm, over_seeds, sentence
-from cclm.experiments.benchmark import bitext_folder
+from cclm.experiments.benchmark import reference_folder
 from cclm.formats import study as formats
 from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log, Validation
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, plain
-from cclm.training.directory import tasks
+from cclm.training.directory import MULTILINGUAL, tasks
 from cclm.training.provenance import newest_checkpoint, progress_of
 
 SHARES = (50, 75, 100)
@@ -160,10 +160,16 @@ def _data(recipe: Recipe, prepared: Prepared) -> formats.StudyData:
 
 
 def _benchmark(recipe: Recipe, prepared: Prepared, losses: Mapping[str, float]) -> formats.StudyBenchmark:
-    bitext = None if recipe.benchmark.file else bitext_outcome(bitext_folder(recipe, prepared), list(losses))
-    return formats.StudyBenchmark(
-        losses=dict(losses), steps=bitext.steps if bitext else None, tokens=bitext.tokens if bitext else None
+    source = recipe.benchmark.source
+    if source in ("file", "none"):
+        return formats.StudyBenchmark(losses=dict(losses), steps=None, tokens=None)
+    folder = reference_folder(recipe, prepared)
+    runs = [folder / name for name in ([MULTILINGUAL] if source == MULTILINGUAL else losses)]
+    found = [outcome(run, 0, {}) for run in runs]
+    made = formats.StudyBenchmark(
+        losses=dict(losses), steps=sum(each.steps for each in found), tokens=sum(each.tokens for each in found)
     )
+    return made.model_copy(update={"method": source}) if source == MULTILINGUAL else made
 
 
 def _batches(recipe: Recipe, prepared: Prepared) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Literal
 from cclm.atomic import write_if_changed
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.benchmark import bitext_recipe
+from cclm.experiments.benchmark import reference_recipe
 from cclm.experiments.executor import Display, Executor, Job, Watcher, processes_for, read_recipe
 from cclm.experiments.graph import language_graph
 from cclm.experiments.pipeline import Pipeline, run_folder
@@ -101,7 +101,7 @@ def _sweep(
     executor: Executor,
     beside: formats.Rival | None,
 ) -> Path:
-    with Display(bitext_recipe(recipe).training.max_steps) as display:
+    with Display(reference_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, executor=executor, watcher=display, say=display.print)
         pipeline.walk(("prepare",))
         language_graph(recipe, pipeline.data)  # fails where there is none: the gate of every leaf needs it

@@ -91,11 +91,15 @@ class StudyData(Part):
 
 
 class StudyBenchmark(Part):
-    """The reference losses, and the training cost of the bitext models; no cost if the losses came from a file."""
+    """The reference losses, and the cost of the trainings that gave them; no cost if the losses came from a file."""
 
     losses: PerLanguage
     steps: Count | None = None
     tokens: Count | None = None
+    method: str = "bitext"
+    """Where the losses come from, as in `benchmark.method`."""
+    arms: dict[str, Count | None] = {}
+    """Target tokens for the losses of the arms that have their own."""
 
 
 class Metric(Part):

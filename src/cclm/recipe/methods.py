@@ -30,6 +30,7 @@ from cclm.curriculum import (
     LanguageGraph,
     RewardActor,
     Sampler,
+    SizeAndCompetence,
     StepGate,
     Temperature,
     UniMax,
@@ -138,6 +139,21 @@ class InverseCompetenceSection(Section):
 
     def build(self) -> Sampler:
         return InverseCompetence(self.exponent, self.floor)
+
+
+class SizeAndCompetenceSection(Section):
+    """By size, flattened by a temperature, and more of the languages in which the model is not competent yet:
+    size^(1/tau) x min(1, c)^-strength. For `benchmark.method: multilingual`, with which 1/c alone is nearly uniform."""
+
+    name: Literal["size-and-competence"]
+    """The sampler."""
+    tau: Infinite = 2.0
+    """As for `temperature`: 1 is proportional to size, `.inf` ignores it."""
+    strength: float = 1.0
+    """The exponent of competence. 0 is `temperature`, larger values draw more of what lags behind L*."""
+
+    def build(self) -> Sampler:
+        return SizeAndCompetence(self.tau, self.strength)
 
 
 class ChiSquareSection(Section):
@@ -268,13 +284,23 @@ def _way(value: Any) -> str:
 
 BuiltInGate = Annotated[AllSection | CompetenceSection | StepSection, Field(discriminator="name")]
 BuiltInSampler = Annotated[
-    TemperatureSection | FixedSection | UniMaxSection | InverseCompetenceSection | ChiSquareSection | ActorSection,
+    TemperatureSection
+    | FixedSection
+    | UniMaxSection
+    | InverseCompetenceSection
+    | SizeAndCompetenceSection
+    | ChiSquareSection
+    | ActorSection,
     Field(discriminator="name"),
 ]
 AnyGate = Annotated[Annotated[BuiltInGate, Tag(NAME)] | Annotated[OwnGateSection, Tag(PATH)], Discriminator(_way)]
 AnySampler = Annotated[
     Annotated[BuiltInSampler, Tag(NAME)] | Annotated[OwnSamplerSection, Tag(PATH)], Discriminator(_way)
 ]
+
+
+WITH_BENCHMARK = ("competence", "inverse-competence", "size-and-competence", "chi-square")
+"""Built-in gates and samplers that need L*."""
 
 
 class CurriculumSection(Section):
@@ -303,9 +329,14 @@ class CurriculumSection(Section):
     @property
     def needs_benchmark(self) -> bool:
         """Whether gate or sampler go by the reference losses L*. Without these there is no competence curve."""
-        if self.gate.name == "competence" or self.sampler.name in ("inverse-competence", "chi-square"):
-            return True
-        return any("benchmark" in part.needs for _, part in self.own_parts())
+        return bool(self.parts_with_benchmark)
+
+    @property
+    def parts_with_benchmark(self) -> list[str]:
+        """Gate and sampler, as `curriculum.gate NAME`, that go by the reference losses L*."""
+        own = [key for key, part in self.own_parts() if "benchmark" in part.needs]
+        parts = {"gate": self.gate.name, "sampler": self.sampler.name}
+        return [f"curriculum.{key} {name}" for key, name in parts.items() if name in WITH_BENCHMARK or key in own]
 
     def own_parts(self) -> list[tuple[str, OwnSection]]:
         """The gate and the sampler, where they are the user's own."""

@@ -158,10 +158,42 @@ class BenchmarkSection(Section):
     By default cclm trains one bitext model per language and takes its best dev loss.
     """
 
+    method: Literal["bitext", "multilingual", "file", "none"] = "bitext"
+    """Where L* comes from: one bitext model per language, as in the paper; one short training of all languages
+    (`multilingual`), at a twelfth of the cost of the training; your own table in `file`; or `none` for gates and
+    samplers that need no L*. `bitext` with a `file` means `file`."""
     max_steps: Count | None = None
-    """The maximum number of steps of each bitext model. `null` means `training.max_steps`."""
+    """The maximum number of steps of each training for L*. `null` means `training.max_steps` for a bitext model, and a
+    twelfth of it for `multilingual`."""
+    level: float | None = Field(default=None, gt=0, lt=64)
+    """For `multilingual`: the mean dev loss of the HRLs, in bits per token, at which their competence is 1. The L* of
+    all languages are shifted by the same amount, which moves the time at which the competence gate opens. `null` means
+    the level of the short training itself."""
     file: FilePath | None = None
-    """A `benchmark.json` with your own losses, in bits per token. No bitext model is trained then."""
+    """A `benchmark.json` with your own losses, in bits per token. Nothing is trained for L* then."""
+
+    @property
+    def source(self) -> Literal["bitext", "multilingual", "file", "none"]:
+        """Where L* comes from: `method`, or the file if there is one."""
+        return "file" if self.file else self.method
+
+    @model_validator(mode="after")
+    def _method_has_what_it_needs(self) -> "BenchmarkSection":
+        if self.method == "file" and not self.file:
+            raise ValueError("needs a file for method 'file': benchmark.file=my-losses.json")
+        if self.method in ("multilingual", "none") and self.file:
+            raise ValueError(
+                f"must not have the file {self.file!r} with method {self.method!r}: set benchmark.method=file to use"
+                " it, benchmark.file=null to ignore it"
+            )
+        if self.method != "multilingual" and self.level is not None:
+            raise ValueError(f"must not have a level with method {self.method!r}: it is for 'multilingual'")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_new_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Omits keys that version 0.1.0 did not have while they have their defaults, as in `data`."""
+        return without_defaults(self, serialize(self), ("method", "level"))
 
 
 class AverageSection(Section):
@@ -311,6 +343,12 @@ class Recipe(Section):
     def _restriction_needs_a_tag(self) -> "Recipe":
         if self.translation.restrict and self.data.direction == "many-to-one":
             raise ValueError("translation.restrict: true needs data.direction one-to-many or many-to-many")
+        return self
+
+    @model_validator(mode="after")
+    def _level_needs_hrls(self) -> "Recipe":
+        if self.benchmark.level is not None and not self.data.high_resource:
+            raise ValueError("benchmark.level is a mean over HRLs, and data.high_resource is empty")
         return self
 
     @property

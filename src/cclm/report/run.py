@@ -52,6 +52,9 @@ class Run:
     passages: list[Passage]
     before: Before | None = None
     """The run that this one has more languages than, with its scores."""
+    benchmark_method: str | None = None
+    benchmark_tokens: int | None = None
+    """Where L* comes from, and the target tokens that were trained on for it; None where that is unknown."""
 
 
 def read_run(run: Path) -> Run:
@@ -67,6 +70,7 @@ def run_facts(run: Path, log: Log) -> Run:
     """Everything in the run directory but the translations, with a log that has been read already."""
     config, scores, environment = run / "config.yaml", run / "scores.json", run / "environment.json"
     run_scores = Scores.read(scores) if scores.is_file() else None
+    benchmark = _read_benchmark(_shared(run, "benchmark.json"))
     return Run(
         name=run.resolve().name,
         config=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else "",
@@ -74,7 +78,9 @@ def run_facts(run: Path, log: Log) -> Run:
         log=log,
         more_tokens=tokens_after_the_log(run, log.stopped.step) if log.stopped else 0,
         graph=_read_graph(_shared(run, "graph.json")),
-        benchmark=_read_benchmark(_shared(run, "benchmark.json")),
+        benchmark=benchmark.losses,
+        benchmark_method=benchmark.method,
+        benchmark_tokens=benchmark.target_tokens,
         scores=run_scores,
         before=Before.read(run / BEFORE) if (run / BEFORE).is_file() else None,
         others=_comparable_scores(run.resolve(), run_scores) if run_scores else {},
@@ -112,11 +118,11 @@ def _read_graph(path: Path) -> LanguageGraph | None:
         raise DataError(f"{path}: {error}; {OPTIONAL}") from None
 
 
-def _read_benchmark(path: Path) -> Mapping[str, float]:
+def _read_benchmark(path: Path) -> Benchmark:
     if not path.is_file():
-        return {}
+        return Benchmark(losses={})
     try:
-        return Benchmark.read(path).losses
+        return Benchmark.read(path)
     except DataError as error:
         raise DataError(f"{error}; {OPTIONAL}") from None
 

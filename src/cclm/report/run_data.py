@@ -249,6 +249,8 @@ def _summary(run: Run, settings: Mapping[str, object]) -> Json:
         "method": describe_method(settings),
         "steps": min(max((event.step for event in run.log.events), default=0), MOST_STEPS),
         "tokens": _rounded(run.log.tokens + run.more_tokens),
+        "benchmark_method": run.benchmark_method,
+        "benchmark_tokens": _rounded(run.benchmark_tokens),
         "phase": next((min(event.step, MOST_STEPS) for event in run.log.of(Phase)), None),
         "stopped": stopped,
     }

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 
-from cclm.formats.study import StudyResults, Try, TunedArm, Tuning
+from cclm.formats.study import StudyBenchmark, StudyResults, Try, TunedArm, Tuning
 from cclm.report.document import (
     DASH,
     Block,
@@ -153,7 +153,8 @@ def _cost(study: Study, seconds: Mapping[str, float]) -> Section:
     rows = []
     for arm in study.arms:
         tokens, steps = study.average(arm, "tokens"), study.average(arm, "steps")
-        share = percent(benchmark_tokens / tokens) if benchmark_tokens and tokens and arm != "bitext" else DASH
+        own = benchmark.arms.get(arm, benchmark_tokens) if benchmark else None
+        share = percent(own / tokens) if own and tokens and arm != "bitext" else DASH
         row = [Cell(arm), Cell(integer(steps)), Cell(abbreviated(tokens)), Cell(share)]
         times = [seconds[trial.run] for trial in study.finished(arm) if trial.run in seconds]
         rows.append([*row, Cell(integer(mean(times)) if times else DASH)] if seconds else row)
@@ -162,12 +163,22 @@ def _cost(study: Study, seconds: Mapping[str, float]) -> Section:
     if benchmark and benchmark_tokens:
         steps_taken = f"{plural(benchmark.steps, 'step')} and " if benchmark.steps else ""
         text = (
-            "Methods that use competence need L* first. Training the bitext models that give L* took"
-            f" {steps_taken}{abbreviated(benchmark_tokens)} target tokens, once for all arms. The column"
-            " “cost of L*” shows these tokens as a share of one trial."
+            f"Methods that use competence need L* first. Training {_models(benchmark)} took"
+            f" {steps_taken}{abbreviated(benchmark_tokens)} target tokens, once for all arms{_except(benchmark)}."
+            " The column “cost of L*” shows these tokens as a share of one trial."
         )
         blocks.append(Paragraph(text))
     return Section("cost", "Cost", blocks)
+
+
+def _models(benchmark: StudyBenchmark) -> str:
+    if benchmark.method == "multilingual":
+        return "the multilingual model that gives L*"
+    return "the bitext models that give L*"
+
+
+def _except(benchmark: StudyBenchmark) -> str:
+    return f" but {', '.join(benchmark.arms)}, which have their own L*" if benchmark.arms else ""
 
 
 def _tuning(tuning: Tuning) -> Section:
@@ -232,8 +243,14 @@ def _statistics(study: Study) -> Table:
         columns["train, paper"] = [integer(study.paper.pairs(lang)) for lang in tasks]
         columns["L*, paper"] = [decimal(study.paper.loss(lang), 3) for lang in tasks]
     rows = [[Cell(lang), *map(Cell, row)] for lang, *row in zip(tasks, *columns.values(), strict=True)]
-    note = "train, dev, test: sentence pairs. L*: dev loss of the language's bitext model, in bits per token."
-    return Table("Dataset statistics and dev losses of the bitext models", ("language", *columns), rows, note, (0, 1))
+    one = study.results.benchmark is not None and study.results.benchmark.method == "multilingual"
+    of, title = (
+        ("a short multilingual training", "L*")
+        if one
+        else ("the language's bitext model", "dev losses of the bitext models")
+    )
+    note = f"train, dev, test: sentence pairs. L*: dev loss of {of}, in bits per token."
+    return Table(f"Dataset statistics and {title}", ("language", *columns), rows, note, (0, 1))
 
 
 def _similarities(study: Study) -> Table:

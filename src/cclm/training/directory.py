@@ -12,6 +12,7 @@ from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.formats.checkpoint import BEST, MANIFEST, Manifest, checkpoint_folders, read_pointer, weights_file
 from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, Origin, read_settings
+from cclm.recipe.loading import BITEXT
 from cclm.recipe.model import SIZES, ModelSection
 from cclm.recipe.schema import DataSection, Recipe
 from cclm.recipe.section import check
@@ -83,14 +84,29 @@ RECIPE = "recipe.json"
 """In the folder of the bitext models, which is not a run itself and has no config.yaml."""
 
 
+MULTILINGUAL = "multilingual"
+"""The name of the short training of all languages that L* may come from, and of its folder in the cache."""
+
+
 def is_bitext(run: Path) -> bool:
     """Whether this is the folder of the bitext runs, which together are one system: each translates its own task."""
     return (run / RECIPE).exists()
 
 
+def is_for_losses(run: Path) -> bool:
+    """Whether this is one of the trainings that L* comes from: a bitext model or the multilingual training."""
+    folder = run.resolve()
+    return is_bitext(folder.parent) or (folder.parent / f"{MULTILINGUAL}.json").exists()
+
+
 def recipe_of(run: Path) -> Recipe:
     """The recipe that a run, or a folder of bitext runs, was made with; its work folder is where the run is now."""
     path = run / RECIPE if is_bitext(run) else run / CONFIG
+    if not path.exists() and run.name == BITEXT:
+        raise ConfigError(
+            f"{run}: no bitext models here; they are trained where benchmark.method is bitext, as by"
+            " `cclm benchmark RECIPE benchmark.method=bitext`"
+        )
     if not path.exists():
         raise ConfigError(f"{run}: no run here (it has no config.yaml)")
     try:
@@ -115,7 +131,7 @@ def work_of(run: Path) -> Path:
     `work/runs` may be a link to another disk: the work folder is then beside the link. A link to a single run leads to
     a folder in another one's work folder.
     """
-    up = 2 if is_bitext(run.resolve().parent) else 1
+    up = 2 if is_for_losses(run) else 1
     given, resolved = _work_above(Path(os.path.abspath(run)), up), _work_above(run.resolve(), up)
     return given if (given / "prepared").is_dir() else resolved
 

@@ -209,18 +209,20 @@ def refuse_other_settings(
 
 
 def refuse_other_benchmark(folder: Path, recipe: Recipe, *, in_study: bool = False) -> None:
-    """Raises TrainingError, before any bitext model is trained, if `benchmark.max_steps` differs from that of the run.
+    """Raises TrainingError, before anything is trained for L*, if the settings of `benchmark` differ from the run's.
 
     A run in a study (`in_study`) got L* through `benchmark.file`, which is no reason to skip the check.
     """
     if not (folder / MADE_FROM).exists() or _read(folder).benchmark is None or recipe.benchmark.file:
         return
     before = (read_settings(folder / CONFIG).get("benchmark") or {}) if (folder / CONFIG).exists() else {}
-    steps = before.get("max_steps")
-    if before and (in_study or before.get("file") is None) and steps != recipe.benchmark.max_steps:
+    then = {"method": "bitext", "max_steps": None, "level": None} | before
+    compared = ("max_steps",) if then["method"] == "file" else ("method", "max_steps", "level")
+    changed = [name for name in compared if then[name] != getattr(recipe.benchmark, name)]
+    if before and (in_study or before.get("file") is None) and changed:
         raise TrainingError(
             f"{folder} was begun with other settings; resume it with the same, or give the run another name\n"
-            f"  benchmark.max_steps: {steps} -> {recipe.benchmark.max_steps}"
+            + "\n".join(f"  benchmark.{name}: {then[name]} -> {getattr(recipe.benchmark, name)}" for name in changed)
         )
 
 

@@ -11,7 +11,7 @@ from cclm.formats.job import JOBS, JobState, job_states
 from cclm.formats.log import Event, Validation, events_backwards
 from cclm.formats.run import CONFIG, LOG, MADE_FROM, NOT_FINITE, NotFinite, read_settings
 from cclm.formats.scores import Means, Scores
-from cclm.training.directory import data_of, is_bitext, recipe_of, tasks_of
+from cclm.training.directory import data_of, is_bitext, is_for_losses, recipe_of, tasks_of
 from cclm.training.lock import owner_of
 from cclm.training.provenance import newest_checkpoint, progress_of
 
@@ -120,8 +120,8 @@ def tokens_per_pass(run: Path) -> dict[str, int]:
 
 
 def continue_command(run: Path) -> str | None:
-    """The command that resumes a run; None for a bitext model, which `cclm benchmark` resumes."""
-    if is_bitext(run) or is_bitext(run.resolve().parent):
+    """The command that resumes a run; None for a training for L*, which `cclm benchmark` resumes."""
+    if is_bitext(run) or is_for_losses(run):
         return None
     work = recipe_of(run).work
     here = os.path.relpath(work) if Path(work).is_relative_to(Path.cwd()) else work

@@ -24,7 +24,7 @@ function curvesSection(data, playhead, drawings) {
 const fromFirstRound = (show) => (i) => show(Math.max(i, 0));
 
 const NOTES = {
-  competence: "How well the model translates each language, relative to the language's bitext model (1).",
+  competence: "How well the model translates each language, relative to ",
   ready: "Competence of the HRLs that are similar to each LRL. An LRL is admitted when it reaches the threshold.",
   weights: "The share of training batches drawn from each language.",
   loss: "Bits per target token, on a sample of the dev set.",
@@ -39,8 +39,8 @@ function charts(data) {
   const threshold = data.threshold === null ? null : { value: data.threshold, label: `threshold ${data.threshold}` };
   return [
     {
-      ...chartOf("competence", "Competence", competence, NOTES.competence + weakReference(data)),
-      ...competenceScale(extent(competence)[1]), rule: { value: 1, label: "bitext model" },
+      ...chartOf("competence", "Competence", competence, `${NOTES.competence}${reference(data)} (1).${weakReference(data)}`),
+      ...competenceScale(extent(competence)[1]), rule: { value: 1, label: isShared(data) ? "short training" : "bitext model" },
     },
     {
       ...chartOf("hrls-competence", "HRLs-evaluated competence", ready, NOTES.ready),
@@ -54,11 +54,14 @@ function charts(data) {
   ];
 }
 
+const isShared = (data) => data.summary.benchmark_method === "multilingual";
+const reference = (data) => (isShared(data) ? "a short multilingual training" : "the language's bitext model");
+
 // Competence is 2^(L* - dev loss): at 2, the bitext model is one bit per token worse than this model.
 function weakReference(data) {
   const last = (values) => (lastOf(values) === null ? 0 : values[lastOf(values)]);
   const high = data.languages.map(({ name }, i) => [name, last(data.rounds.competence[i])]).filter(([, c]) => c > 2);
-  if (!high.length) return "";
+  if (!high.length || isShared(data)) return "";
   const shown = high.slice(0, 8).map(([name, value]) => `${name} ${short(value)}`);
   const more = high.length > shown.length ? [`${high.length - shown.length} more`] : [];
   return ` Far above 1: ${listed([...shown, ...more])}. Their bitext models are much worse than this model, so that `

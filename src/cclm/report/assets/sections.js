@@ -1,14 +1,16 @@
 // The sections of text and tables: summary, scores, admissions, translations, settings.
 
 function summary(data) {
-  const { method, steps, tokens, stopped, phase } = data.summary;
+  const { method, steps, tokens, stopped, phase, benchmark_tokens: forLosses } = data.summary;
   const amount = `${integer(steps)} steps${tokens ? ` and ${large(tokens)} target tokens` : ""}`;
   const end = stopped
     ? `stopped at step ${integer(stopped.step)}${stopped.reason ? `: ${stopped.reason}` : ""}`
     : "still running or interrupted";
   const best = stopped && stopped.best !== null ? `; best checkpoint: step ${integer(stopped.best)}` : "";
   const second = phase === null ? "" : `; second phase from step ${integer(phase)}`;
-  return `${method ? `${method}. ` : ""}${amount}; ${end}${best}${second}.`;
+  const share = forLosses && tokens ? `, ${Math.round((100 * forLosses) / tokens)} % of this training` : "";
+  const cost = forLosses ? ` The reference losses L* took ${large(forLosses)} target tokens${share}.` : "";
+  return `${method ? `${method}. ` : ""}${amount}; ${end}${best}${second}.${cost}`;
 }
 
 const quiet = (text) => html("p", { class: "quiet" }, text);
@@ -83,7 +85,7 @@ function scoreLegend(data, rows, columns) {
     has("off-target") ? "off-target: share of translations in the wrong language (in brackets: of the references)" : "",
     scorers.length ? `${listed(scorers)}: mean over sentences of this external scorer` : "",
     has("dev loss") ? "dev loss: bits per token at the last validation" : "",
-    has("L*") ? "L*: dev loss of the language's bitext model" : "",
+    has("L*") ? `L*: dev loss of ${reference(data)}` : "",
   ].filter(Boolean).join("; ");
 }
 

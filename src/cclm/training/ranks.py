@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from cclm.errors import Interrupted, TrainingError
+from cclm.training.overlap import OverlappedSums
 from cclm.training.torchrun import introduce, world_size
 
 ANSWER = 50.0
@@ -52,6 +53,12 @@ class Ranks:
         self.rank, self.world = rank, world
         self._store, self._groups = store, groups or Groups()
         self._broadcasts = 0
+        self._overlapped: OverlappedSums | None = None
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether gradients are summed between GPUs, which nobody waits for: while the backward pass still runs."""
+        return self.world > 1 and self._groups.gradients is not self._groups.numbers
 
     @property
     def first(self) -> bool:
@@ -70,6 +77,26 @@ class Ranks:
         """The largest of the ranks' numbers."""
         return int(self._all([[number]], dist.ReduceOp.MAX)[0][0])
 
+    def tokens(self, own: int, expected: int) -> int:
+        """What the losses of an update are divided by: its target tokens on all ranks.
+
+        GPUs would have to wait for that number. They divide by the `expected` one, and correct the gradient later.
+        """
+        return expected if self.overlaps else int(self.sum([[own]])[0][0])
+
+    def sum_table(self, table: torch.Tensor) -> None:
+        """Adds up the ranks' tables, in place; each rank fills rows of its own. On GPUs this is only queued."""
+        if self.world > 1:
+            group = self._groups.gradients if self.overlaps else self._groups.numbers
+            self._call(dist.all_reduce, table, group=group)
+
+    def sending(self, parameters: Sequence[torch.nn.Parameter]) -> AbstractContextManager[None]:
+        """Around the last backward pass of an update: where they can be, gradients are sent while it runs."""
+        if not self.overlaps:
+            return nullcontext()
+        self._overlapped = self._overlapped or OverlappedSums(parameters, self._groups.gradients, self._call)
+        return self._overlapped.sending()
+
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Adds up the ranks' gradients: once per update, after its last micro-batch.
 
@@ -78,6 +105,9 @@ class Ranks:
         fixed cost.
         """
         if self.world == 1:
+            return
+        if self._overlapped:
+            self._overlapped.finish()
             return
         for bucket in _buckets([parameter.grad for parameter in parameters if parameter.grad is not None]):
             if len(bucket) == 1:

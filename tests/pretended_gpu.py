@@ -113,6 +113,12 @@ class OnGpu(torch.Tensor):
     def __repr__(self) -> str:  # type: ignore[override]
         return f"OnGpu({self.numbers})"
 
+    def untyped_storage(self) -> torch.UntypedStorage:
+        raise NotImplementedError  # safetensors then asks for `data_ptr`
+
+    def data_ptr(self) -> int:
+        return self.numbers.data_ptr()
+
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _run(func, args, kwargs or {})

@@ -109,7 +109,7 @@ class Device:
         if not tensors:
             return []
         exact = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
-        read = torch.cat([tensor.detach().flatten().to(exact) for tensor in tensors]).tolist()
+        read = torch.cat([tensor.detach().flatten().to(exact) for tensor in tensors]).cpu().tolist()
         ends = np.cumsum([tensor.numel() for tensor in tensors]).tolist()
         return [read[end - tensor.numel() : end] for end, tensor in zip(ends, tensors, strict=True)]
 

@@ -1,0 +1,3 @@
+"""x"""
+import numpy as np
+from cclm.data.batches import Batch

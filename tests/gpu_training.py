@@ -1,11 +1,11 @@
 """`python gpu_training.py FOLDER` trains on the pretended GPU in many ways and prints what came of it, as JSON.
 
-One process for all of it: torch must be loaded after the pretended GPU, and takes seconds to load.
+One process for all of it: torch must be loaded after the pretended GPU, and takes seconds to load. As a rank of two, by
+RANK and WORLD_SIZE in the environment, it trains once; the first rank prints.
 """
 
 import hashlib
 import json
-import math
 import os
 import sys
 from collections.abc import Callable
@@ -27,8 +27,9 @@ from cclm.model import Shape, Transformer
 from cclm.model.transformer import Encoder
 from cclm.training import device as devices
 from cclm.training.device import device_of
+from cclm.training.ranks import ALONE, Ranks, joined
 from cclm.training.rewards import cosine
-from cclm.training.session import train
+from cclm.training.session import Options, train
 
 QUIET = ("curriculum.every=100", "training.validate_every=100", "model.dropout=0", "training.accumulate=2")
 """Nothing is due before the last step."""
@@ -40,21 +41,21 @@ class Runs:
     def __init__(self, folder: Path, data: Prepared) -> None:
         self.folder, self.data = folder, data
 
-    def train(self, name: str, *changes: str, device: str = "cuda") -> Path:
+    def train(self, name: str, *changes: str, device: str = "cuda", ranks: Ranks = ALONE) -> Path:
         settings = recipe(self.folder, f"training.device={device}", f"name={name}", *changes)
-        train(settings, self.data, GRAPH, BENCHMARK, self.folder / name)
+        train(settings, self.data, GRAPH, BENCHMARK, self.folder / name, Options(ranks=ranks))
         return self.folder / name
 
-    def waits(self, name: str, *changes: str) -> dict[str, dict[str, float]]:
-        """Waits, pageable copies and kernels per step: ten more steps of a training in which nothing else is due."""
+    def waits(self, name: str, *changes: str, ranks: Ranks = ALONE) -> dict[str, dict[str, float]]:
+        """Waits, copies and kernels per step: three more steps of a training in which nothing else is due."""
         found = []
-        for steps in (10, 20):
+        for steps in (2, 5):
             counts.clear()
-            self.train(f"{name}-{steps}", *QUIET, f"training.max_steps={steps}", *changes)
+            self.train(f"{name}-{steps}", *QUIET, f"training.max_steps={steps}", *changes, ranks=ranks)
             found.append({kind: dict(counter) for kind, counter in vars(counts).items()})
         fewer, more = found
         return {
-            kind: {place: (n - fewer[kind].get(place, 0)) / 10 for place, n in more[kind].items()
+            kind: {place: (n - fewer[kind].get(place, 0)) / 3 for place, n in more[kind].items()
                    if n != fewer[kind].get(place, 0)}
             for kind in more
         }  # fmt: skip
@@ -66,7 +67,6 @@ def result(run: Path) -> dict[str, Any]:
     names = ("model.safetensors", "optimizer.safetensors", "progress.json")
     return {
         "losses": [event["weighted"] for event in events(run, "validation")],
-        "train": [event["loss"] for event in events(run, "train")],
         "progress": json.loads((latest / "progress.json").read_text()),
         "digests": [hashlib.sha256((latest / name).read_bytes()).hexdigest() for name in names],
     }
@@ -149,8 +149,9 @@ def main(folder: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     runs = Runs(folder, prepared(folder))
     plain = ("model.dropout=0", "training.validate_every=10")
-    nan = (*plain, "training.clip=1.0", "training.max_steps=50")
+    nan = (*plain, "training.clip=1.0", "training.max_steps=10")
     found: dict[str, Any] = {"cpu": result(runs.train("cpu", *plain, device="cpu"))}
+    found["cpu twice"] = result(runs.train("cpu-twice", *plain, "training.accumulate=2", device="cpu"))
     handle = poison(4)
     found["cpu nan"] = result(runs.train("cpu-nan", *nan, device="cpu"))
     handle.remove()
@@ -177,6 +178,17 @@ def main(folder: Path) -> dict[str, Any]:
     return found
 
 
+def as_rank(folder: Path) -> dict[str, Any]:
+    """What `main` finds of one training on two GPUs; the data is there already."""
+    torch.set_num_threads(1)
+    with gpu(), joined(device_of("cuda").torch) as ranks:
+        runs = Runs(folder, Prepared.open(recipe(folder).prepared))
+        counts.clear()
+        run = runs.train("ranks", "model.dropout=0", "training.validate_every=10", "training.tf32=false", ranks=ranks)
+        found = {"overlaps": ranks.overlaps, "waits": runs.waits("ranks", "training.accumulate=1", ranks=ranks)}
+        return found | (result(run) if ranks.first else {})
+
+
 if __name__ == "__main__":
-    answer = main(Path(sys.argv[1]))
-    print(json.dumps(answer, default=lambda number: math.nan))
+    answer = as_rank(Path(sys.argv[1])) if "WORLD_SIZE" in os.environ else main(Path(sys.argv[1]))
+    print(json.dumps(answer))

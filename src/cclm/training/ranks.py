@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -53,7 +53,6 @@ class Ranks:
         self.rank, self.world = rank, world
         self._store, self._groups = store, groups or Groups()
         self._broadcasts = 0
-        self._overlapped: OverlappedSums | None = None
 
     @property
     def overlaps(self) -> bool:
@@ -90,12 +89,9 @@ class Ranks:
             group = self._groups.gradients if self.overlaps else self._groups.numbers
             self._call(dist.all_reduce, table, group=group)
 
-    def sending(self, parameters: Sequence[torch.nn.Parameter]) -> AbstractContextManager[None]:
-        """Around the last backward pass of an update: where they can be, gradients are sent while it runs."""
-        if not self.overlaps:
-            return nullcontext()
-        self._overlapped = self._overlapped or OverlappedSums(parameters, self._groups.gradients, self._call)
-        return self._overlapped.sending()
+    def overlapped(self, parameters: Iterable[torch.nn.Parameter]) -> OverlappedSums | None:
+        """Sums of the gradients of a training's parameters during its backward passes, where that can be done."""
+        return OverlappedSums(list(parameters), self._groups.gradients, self._call) if self.overlaps else None
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Adds up the ranks' gradients: once per update, after its last micro-batch.
@@ -105,9 +101,6 @@ class Ranks:
         fixed cost.
         """
         if self.world == 1:
-            return
-        if self._overlapped:
-            self._overlapped.finish()
             return
         for bucket in _buckets([parameter.grad for parameter in parameters if parameter.grad is not None]):
             if len(bucket) == 1:

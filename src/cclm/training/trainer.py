@@ -98,6 +98,7 @@ class Trainer:
         self._warned: set[str] = set()
         self._since_good: list[DrawnBatch] = []  # micro-batches since the last step that was taken
         self._unread: list[_Step] = []
+        self._sums = parts.ranks.overlapped(parts.model.parameters())
 
     def run(self, poll: Callable[[], None]) -> str:
         """Trains to the end and returns the reason; `poll` raises once a signal has arrived.
@@ -152,7 +153,7 @@ class Trainer:
     def _train_step(self, step: int) -> None:
         """One update from `accumulate` micro-batches per rank, each of one language and drawn independently."""
         self.parts.model.train()
-        ranks, parameters = self.parts.ranks, list(self.parts.model.parameters())
+        ranks = self.parts.ranks
         drawn = [self._draw() for _ in range(self._settings.accumulate * ranks.world)]
         mine = {number: self._batch(number, name, counter) for number, name, counter in drawn if ranks.takes(number)}
         own = {number: batch.target_tokens for number, batch in mine.items()}
@@ -160,13 +161,15 @@ class Trainer:
         table = torch.zeros(len(drawn), 3, device=self.parts.device.torch)
         for place, (number, _, _) in enumerate(drawn):
             if number in mine:
-                with ranks.sending(parameters) if number == max(mine) else nullcontext():
+                with self._sums.sending() if self._sums and number == max(mine) else nullcontext():
                     table[place, :2] = self._learn(number, mine[number], tokens)
                 table[place, 2] = own[number]
         ranks.sum_table(table)
-        ranks.sum_gradients(parameters)
-        if ranks.overlaps:
+        if self._sums:
+            self._sums.finish()
             torch._foreach_mul_(self._gradients(), tokens / table[:, 2].sum())
+        else:
+            ranks.sum_gradients(self.parts.model.parameters())
         self._update(_Step(step, drawn, table))
 
     def _draw(self) -> tuple[int, str, int]:

@@ -1,8 +1,8 @@
 """A pretended GPU: torch takes the path of CUDA, and the numbers are computed on the CPU.
 
-Tensors say that they are on `cuda:0` and carry a CPU tensor with their numbers. Operations that mix devices are refused,
-as CUDA refuses them. Kernel launches, host waits and copies are counted. It shows that the path runs, computes the same
-numbers and does not wait; it says nothing about speed, memory or the kernels of a real GPU.
+Tensors say that they are on `cuda:0` and carry a CPU tensor with their numbers. Operations that mix devices are
+refused, as CUDA refuses them. Kernel launches, host waits and copies are counted. It shows that the path runs, computes
+the same numbers and does not wait; it says nothing about speed, memory or the kernels of a real GPU.
 
 A program imports this module before torch: the library beside it must be loaded first.
 

@@ -251,7 +251,9 @@ class TrainingSection(Section):
     @model_serializer(mode="wrap")
     def _without_new_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Omits keys that version 0.1.0 did not have while they have their defaults, as in `data`."""
-        return without_defaults(self, serialize(self), ("schedule", "decay", "average", "split_pieces", "deterministic", "tf32"))
+        return without_defaults(
+            self, serialize(self), ("schedule", "decay", "average", "split_pieces", "deterministic", "tf32")
+        )
 
     @property
     def measures_bleu(self) -> bool:

@@ -37,7 +37,7 @@ whole trainings at this width, have not been measured.
 
 
 MOST_LOGITS = 1 << 27
-"""Logits that a GPU computes at once. 64,000 symbols and 4,800 tokens would take 1.2 GB in float32, three times over."""
+"""Logits that a GPU computes at once. Those of 4,800 tokens and 64,000 symbols are 1.2 GB in float32."""
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 """What cuBLAS needs in the environment to compute the same bytes every time."""
 

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from cclm.training.device import Device, device_of
 
 STEPS = 3
 """Updates whose losses are compared. After more of them rounding alone makes losses differ."""
-SMALL = 256
+SMALL = 128
 """Tokens per batch where a CPU computes the same."""
 OF_CPU = 1024
 """Tokens per batch whose speed is measured on a CPU, at most: a large model takes seconds for more."""
@@ -137,7 +138,7 @@ class _Trial:
     def agrees(self) -> tuple[bool, str]:
         """Losses and the first gradient in fp32, without TF32."""
         full = replace(self.device, precision="fp32", tf32=False)
-        here, there = self._losses(full), self._cpu_losses()
+        here, there = self._losses(full), self._cpu_losses
         apart = max(abs(a - b) / b for a, b in zip(here, there, strict=True))
         turned = self._gradient_difference(full)
         found = f"losses of {STEPS} steps differ by {apart:.1e}, the gradient by {turned:.1e} (allowed: {CLOSE:.0e})"
@@ -145,7 +146,7 @@ class _Trial:
 
     def agrees_in_precision(self) -> tuple[bool, str]:
         """The same in the precision of the training; the loss must fall, too."""
-        here, there = self._losses(self.device), self._cpu_losses()
+        here, there = self._losses(self.device), self._cpu_losses
         apart = max(abs(a - b) / b for a, b in zip(here, there, strict=True))
         found = f"losses of {STEPS} steps differ by {apart:.1e} (allowed: {CLOSE_IN_HALF:.0e})"
         return apart <= CLOSE_IN_HALF and here[-1] < here[0], found
@@ -188,6 +189,7 @@ class _Trial:
         found = [warning for warning in said if "synchroniz" in str(warning.message)]
         return not found, f"{len(found)} waits in a step"
 
+    @cached_property
     def _cpu_losses(self) -> list[float]:
         return self._losses(Device(torch.device("cpu"), "fp32"))
 

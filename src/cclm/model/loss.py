@@ -64,7 +64,7 @@ def losses_in_chunks(
     chunks = [
         # No dropout comes after the states, so that no random state has to be kept, which a GPU would be waited for.
         checkpoint(of_chunk, *parts, use_reentrant=False, preserve_rng_state=False, determinism_check="none")
-        for parts in zip(states_ND.split(rows), target_N.split(rows), strict=True)
+        for parts in zip(torch.split(states_ND, rows), torch.split(target_N, rows), strict=True)
     ]
     smoothed, nll = (torch.stack(column).sum() for column in zip(*chunks, strict=True))
     return Losses(smoothed, nll, len(target_N))

@@ -71,6 +71,7 @@ class Packing:
 
 def rows(x_MD: Tensor, rows_N: Tensor) -> Tensor:
     """Some rows of a matrix, each at most once."""
+    x_ND: Tensor
     (x_ND,) = _Pack.apply(rows_N, x_MD)  # type: ignore[no-untyped-call]
     return x_ND
 

@@ -85,7 +85,7 @@ class Device:
             return Inputs(source, target_input, target, None)
         arrays = (batch.source, batch.target_input, target_N, np.flatnonzero(is_real_BT))
         pinned = torch.from_numpy(np.concatenate([array.ravel() for array in arrays])).pin_memory()
-        parts = pinned.to(self.torch, non_blocking=True).split([array.size for array in arrays])
+        parts = torch.split(pinned.to(self.torch, non_blocking=True), [array.size for array in arrays])
         return Inputs(*(part.view(array.shape) for part, array in zip(parts, arrays, strict=True)))
 
     def losses(self, model: TranslationModel, batch: Batch, smoothing: float) -> Losses:
@@ -145,9 +145,10 @@ class Device:
 
 @contextmanager
 def _gpu_settings(device: Device) -> Iterator[None]:
-    products, deterministic = torch.backends.cuda.matmul, torch.are_deterministic_algorithms_enabled()
-    before = products.fp32_precision, torch.backends.cuda.cudnn_sdp_enabled()
-    fills = torch.utils.deterministic.fill_uninitialized_memory
+    products, memory = torch.backends.cuda.matmul, torch.utils.deterministic
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    precision, cudnn = products.fp32_precision, torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    fills = memory.fill_uninitialized_memory  # type: ignore[attr-defined]
     try:
         products.fp32_precision = "tf32" if device.tf32 else "ieee"
         # cuDNN plans its attention anew for every shape, which takes about a second, and batches have many shapes.
@@ -155,13 +156,13 @@ def _gpu_settings(device: Device) -> Iterator[None]:
         if device.deterministic:
             os.environ.setdefault(*WORKSPACE)
             torch.use_deterministic_algorithms(True)
-            torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads such memory
+            memory.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads such memory
         yield
     finally:
-        products.fp32_precision = before[0]
-        torch.backends.cuda.enable_cudnn_sdp(before[1])
+        products.fp32_precision = precision
+        torch.backends.cuda.enable_cudnn_sdp(cudnn)
         torch.use_deterministic_algorithms(deterministic)
-        torch.utils.deterministic.fill_uninitialized_memory = fills
+        memory.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
 
 
 class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]

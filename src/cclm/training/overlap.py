@@ -35,7 +35,7 @@ class _Sent:
         """Puts the sums in the place of the gradients. On a GPU this only queues the copies."""
         self.work.wait()
         if self.flat is not self.gradients[0]:
-            parts = self.flat.split([gradient.numel() for gradient in self.gradients])
+            parts = torch.split(self.flat, [gradient.numel() for gradient in self.gradients])
             views = [part.view_as(gradient) for part, gradient in zip(parts, self.gradients, strict=True)]
             torch._foreach_copy_(self.gradients, views)
 

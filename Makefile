@@ -48,9 +48,10 @@ demo: $(VENV)/train.stamp
 	$(BIN)/cclm demo
 
 # What the tests need and no Python package brings: SentencePiece's own command line, a browser for the report, network
-# namespaces for two machines, npm for axe-core, which looks for accessibility problems, and SLURM.
+# namespaces for two machines, npm for axe-core, which looks for accessibility problems, SLURM, and a compiler for the
+# pretended GPU.
 system:
-	@for need in spm_encode:sentencepiece chromium:chromium ip:iproute2 npm:npm slurmctld:slurm-wlm munged:munge; do \
+	@for need in g++:g++ spm_encode:sentencepiece chromium:chromium ip:iproute2 npm:npm slurmctld:slurm-wlm munged:munge; do \
 	  command -v $${need%%:*} > /dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq && \
 	    apt-get install -y -qq $${need##*:} > /dev/null; } || \

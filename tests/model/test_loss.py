@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from toy_model import TARGET_OUTPUTS, padded
 
 from cclm.model import bits, losses
+from cclm.model.loss import losses_in_chunks
 
 TARGETS = torch.tensor([symbol for sentence in TARGET_OUTPUTS for symbol in sentence])
 
@@ -101,3 +102,20 @@ def test_bits_are_the_mean_over_tokens_divided_by_ln_2() -> None:
 def test_a_mean_over_no_tokens_is_refused() -> None:
     with pytest.raises(ValueError, match="bits needs at least 1 token; got 0"):
         bits(0.0, torch.tensor(0))
+
+
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_chunks_give_the_same_losses_and_gradients_as_all_logits_at_once(rows: int) -> None:
+    generator = torch.Generator().manual_seed(2)
+    start = [torch.randn(size, generator=generator, dtype=torch.float64) for size in ((11, 5), (13, 5))]
+    gradients = []
+    for in_chunks in (True, False):
+        states, weight = (tensor.clone().requires_grad_() for tensor in start)
+        if in_chunks:
+            found = losses_in_chunks(lambda some, by=weight: F.linear(some, by), states, TARGETS, 0.1, rows=rows)
+        else:
+            found = losses(F.linear(states, weight), padded(TARGET_OUTPUTS), 0.1)
+        (found.smoothed / 3).backward()
+        gradients.append((found.smoothed.detach(), found.nll.detach(), states.grad, weight.grad))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from toy_model import SOURCES, TARGET_INPUTS, TARGET_OUTPUTS, padded, shape, stirred
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 
-from cclm.model import Shape, Transformer, losses
+from cclm.model import Packing, Shape, Transformer, losses
 from cclm.model.attention import attend, explicit, fused
 from cclm.model.transformer import Positions, sinusoids
 
@@ -114,11 +114,11 @@ def test_positions_equal_those_of_hugging_face() -> None:
 def test_positions_have_any_length_and_the_dtype_of_the_input() -> None:
     positions = Positions(12)
     for length, dtype, within in [(3, torch.float32, 1e-7), (2000, torch.float32, 1e-7), (5, torch.float64, 1e-12)]:
-        added = positions(torch.zeros(length, 12, dtype=dtype), torch.arange(length))
+        added = positions(torch.zeros(length, 12, dtype=dtype), Packing(torch.ones(1, length)))
         assert added.dtype == dtype
         torch.testing.assert_close(added, worked_out(length, 12).to(dtype), rtol=0, atol=within)
-        again = positions(torch.zeros(3, 12, dtype=dtype), torch.tensor([0, length - 1, 0]))
-        assert torch.equal(again, added[[0, length - 1, 0]])
+        again = positions(torch.zeros(3, 12, dtype=dtype), Packing(torch.tensor([[5, 5], [5, 0]])))
+        assert torch.equal(again, added[[0, 1, 0]])
     assert not positions.state_dict()
 
 
@@ -138,9 +138,9 @@ def heads(seed: int, length: int) -> Tensor:
 @pytest.mark.parametrize("causal", [False, True])
 def test_fused_and_explicit_attention_agree(causal: bool) -> None:
     query, key, value = heads(1, 5), heads(2, 5 if causal else 7), heads(3, 5 if causal else 7)
-    padding = None if causal else torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
+    keys = Packing(torch.ones(2, 5) if causal else torch.tensor([[1] * 7, [1] * 4 + [0] * 3]))
     for inputs in ((query, key, value), (query, key * 50, value)):
-        options = {"padding_BS": padding, "causal": causal, "dropout": 0.0}
+        options = {"keys": keys, "causal": causal, "dropout": 0.0}
         torch.testing.assert_close(explicit(*inputs, **options), fused(*inputs, **options), rtol=0, atol=1e-10)
 
 
@@ -148,7 +148,8 @@ def test_attention_on_a_cpu_is_explicit() -> None:
     def dropped(way: object) -> Tensor:
         assert callable(way)
         torch.manual_seed(1)
-        mixed: Tensor = way(heads(1, 5), heads(2, 7), heads(3, 7), padding_BS=None, causal=False, dropout=0.5)
+        keys = Packing(torch.ones(2, 7))
+        mixed: Tensor = way(heads(1, 5), heads(2, 7), heads(3, 7), keys=keys, causal=False, dropout=0.5)
         return mixed
 
     assert torch.equal(dropped(attend), dropped(explicit))

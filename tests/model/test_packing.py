@@ -14,7 +14,8 @@ def rows() -> torch.Tensor:
 
 def test_packed_rows_are_the_real_tokens_sentence_after_sentence() -> None:
     assert PACKING.ids_N.tolist() == [4, 5, 6, 7, 2, 8, 2, 9, 10, 3, 2]
-    assert PACKING.positions_N.tolist() == [0, 1, 2, 3, 4, 0, 1, 0, 1, 2, 3]
+    table = torch.arange(5.0)[:, None].expand(5, 3)
+    assert PACKING.add_positions(torch.zeros(11, 3), table)[:, 0].tolist() == [0, 1, 2, 3, 4, 0, 1, 0, 1, 2, 3]
     assert PACKING.padding_BT.sum(dim=1).tolist() == [0, 3, 1]
 
 
@@ -37,3 +38,23 @@ def test_gradients_are_those_of_indexing() -> None:
     assert torch.equal(padded_input.grad, indexed_input.grad)
     assert torch.autograd.gradgradcheck(PACKING.unpack, rows())
     assert torch.autograd.gradgradcheck(PACKING.pack, padded_input)
+
+
+def test_kept_padding_is_moved_nowhere() -> None:
+    kept = Packing(padded(SOURCES), keep_padding=True)
+    everything = torch.arange(45.0).view(15, 3)
+    (unpacked,) = kept.unpack(everything)
+    assert unpacked.shape == (3, 5, 3)
+    assert unpacked.data_ptr() == everything.data_ptr()
+    assert torch.equal(kept.pack(unpacked), everything)
+    assert kept.ids_N.view(3, 5).tolist() == padded(SOURCES).tolist()
+    table = torch.arange(5.0)[:, None].expand(5, 3)
+    assert kept.add_positions(torch.zeros(15, 3), table)[:, 0].tolist() == 3 * [0, 1, 2, 3, 4]
+
+
+def test_the_bias_hides_padding_and_its_rows_are_aligned() -> None:
+    bias = PACKING.bias(torch.float64)
+    assert bias.shape == (3, 1, 1, 5)
+    assert bias.exp()[:, 0, 0].tolist() == (~PACKING.padding_BT).double().tolist()
+    assert [stride % 8 for stride in bias.stride()] == [0, 0, 0, 1]
+    assert PACKING.bias(torch.float64) is bias

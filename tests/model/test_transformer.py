@@ -161,6 +161,18 @@ def test_encode_decode_and_logits_are_the_forward_pass() -> None:
     torch.testing.assert_close(model.logits(states[5]), model.logits(states)[5])
 
 
+def test_computing_the_padding_too_gives_the_same_logits_and_gradients() -> None:
+    source, target, logits = padded(SOURCES), padded(TARGET_INPUTS), []
+    gradients = []
+    for rows in (None, (target != PAD).flatten().nonzero().squeeze(1)):
+        model = stirred(Transformer(shape(), seed=1)).double()
+        logits.append(model(source, target, rows))
+        logits[-1].square().sum().backward()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-12)
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=1e-9)
+
+
 def dropping(**changes: float) -> Transformer:
     return stirred(Transformer(shape(**changes), seed=1))
 

@@ -84,7 +84,7 @@ def test_emulated_products_are_the_exact_ones_rounded_once(monkeypatch: pytest.M
     a, b, bias = (torch.randint(-99, 100, shape, generator=generator) for shape in ((4, 7, 31), (4, 31, 5), (5,)))
     exact = a.double() @ b.double()
     x, y = a.to(half), b.to(half)
-    with device_of("cpu", precision).products():
+    with device_of("cpu", precision).in_use():
         assert torch.equal(x @ y, exact.to(half))
         assert torch.equal(x[0] @ y[0], exact[0].to(half))
         assert torch.equal(torch.addmm(bias.to(half), x[0], y[0]), (exact[0] + bias).to(half))
@@ -163,7 +163,7 @@ def test_the_scale_grows_after_many_good_updates(folder: Path, data: Prepared, m
 def test_a_gradient_that_never_is_finite_ends_the_run_at_the_least_scale(
     folder: Path, data: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda parameters, norm: torch.tensor(torch.inf))
+    monkeypatch.setattr(torch.nn.utils, "get_total_norm", lambda gradients: torch.tensor(torch.inf))
     with pytest.raises(TrainingError, match="step 26: loss or gradient not finite in 10 steps in a row"):
         trained(folder, data, "never", "training.precision=fp16", "training.max_steps=100")  # 16 halvings, then 10
 

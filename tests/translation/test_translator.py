@@ -4,11 +4,13 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+import ctranslate2
 import pytest
 from translation.reference_model import TAGS, Reference, beam_search, taught
 
+from cclm.errors import ConfigError, DataError
 from cclm.translation.convert import convert
-from cclm.translation.translator import POSITIONS, Translator
+from cclm.translation.translator import DEVICE, POSITIONS, Translator, device_for
 
 
 def exported(model: Reference, folder: Path) -> Path:
@@ -149,3 +151,24 @@ def test_a_translator_needs_a_model_and_a_thread(folder: Path, tmp_path: Path) -
         Translator(tmp_path)
     with pytest.raises(ValueError, match="threads and batch_tokens must be at least 1; got 0 and 768"):
         Translator(folder, threads=0)
+
+
+def test_auto_translates_on_a_gpu_where_ctranslate2_finds_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(DEVICE, raising=False)
+    for gpus, device in ((0, "cpu"), (2, "cuda")):
+        monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda gpus=gpus: gpus)
+        assert device_for("auto") == device
+        assert device_for("cpu") == "cpu"
+    monkeypatch.setenv(DEVICE, "cpu")
+    assert device_for("auto") == "cpu"
+    monkeypatch.setenv(DEVICE, "toaster")
+    with pytest.raises(
+        ConfigError, match="environment variable CCLM_TRANSLATION_DEVICE is 'toaster': cpu, cuda or auto"
+    ):
+        device_for("auto")
+
+
+@pytest.mark.skipif(ctranslate2.get_cuda_device_count() > 0, reason="there is a GPU")
+def test_a_gpu_that_cannot_be_used_is_named_with_the_way_out(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot use the GPU \(.*CCLM_TRANSLATION_DEVICE=cpu"):
+        Translator(folder, device="cuda")

@@ -28,22 +28,45 @@ from cclm.cli.group import (
 UP_TO_TRAINING = ("prepare", "graph", "benchmark", "train")
 
 
-@cli.command(short_help="Read all text of RECIPE once and report what is wrong with it.")
-@RECIPE
+@cli.command(short_help="Read all text of RECIPE and report what is wrong with it; try out a device.")
+@click.argument("recipe", required=False)
 @OVERRIDES
 @JSON
 @WORKERS
-def doctor(recipe: str, overrides: Sequence[str], as_json: bool, workers: int | None) -> None:
+@click.option("--device", type=click.Choice(["auto", "cuda", "cpu"]), help="Try out this device instead of the text.")
+def doctor(
+    recipe: str | None, overrides: Sequence[str], as_json: bool, workers: int | None, device: str | None
+) -> None:
     """Reads all text of RECIPE once and says what is wrong with it. Changes nothing.
 
     Misaligned or unreadable files, empty and overlong lines, duplicates, copies of the source, lines in the wrong
     language, swapped columns, characters unknown in training, dev or test sentences that stand in some language's
     training text, dev sets too small for the probe. Ends with 1 if there is an error.
+
+    With --device it tries out a GPU or the CPU instead, in about ten seconds: forward and backward pass, a step,
+    agreement with the CPU, target tokens per second. RECIPE gives the sizes of the model and of batches; it may be
+    left out. Ends with 1 if something does not work.
+
+    \b
+      cclm doctor mine.yaml
+      cclm doctor --device cuda
+      cclm doctor mine.yaml --device cuda --json
     """
-    from cclm.cli import doctor as command
     from cclm.recipe import load_recipe
 
-    if not command.run(load_recipe(recipe, overrides), as_json=as_json, workers=workers):
+    if device is None and recipe is None:
+        raise click.UsageError("Missing argument 'RECIPE'.")
+    settings = load_recipe(recipe, overrides) if recipe else None
+    if device is not None:
+        from cclm.cli import device_doctor
+
+        is_well = device_doctor.run(device, settings, as_json=as_json)
+    else:
+        from cclm.cli import doctor as command
+
+        assert settings is not None
+        is_well = command.run(settings, as_json=as_json, workers=workers)
+    if not is_well:
         sys.exit(1)
 
 

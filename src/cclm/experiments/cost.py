@@ -138,7 +138,7 @@ def parameters(recipe: Recipe, prepared: Prepared | None) -> int:
     feed-forward with their norms."""
     if recipe.model.pretrained and not is_run(recipe.model.pretrained):
         return PretrainedSizes.of(recipe).parameters
-    model, (source, target) = sizes_of(recipe), _symbols(recipe, prepared)
+    model, (source, target) = sizes_of(recipe), symbols_of(recipe, prepared)
     encoder, decoder = _layers(model.width, model.feed_forward, model.feed_forward)
     return (source + target) * model.width + model.layers * (encoder + decoder) + 4 * model.width
 
@@ -250,7 +250,7 @@ def refuse_too_little_memory(recipe: Recipe) -> None:
         )
 
 
-def _symbols(recipe: Recipe, prepared: Prepared | None) -> tuple[int, int]:
+def symbols_of(recipe: Recipe, prepared: Prepared | None = None) -> tuple[int, int]:
     """Of the source and of the target; none of the source where both share one table."""
     languages, pieces = len(recipe.data.languages), recipe.vocabulary.pieces
     reserved = len(SPECIALS) + languages + 1

@@ -35,7 +35,7 @@ class Attention(nn.Module):
         key_BSD, value_BSD = memory_packing.unpack(self.key(memory_MD), self.value(memory_MD))
         mixed_BHTK = attend(
             *map(self._split_heads, (query_BTD, key_BSD, value_BSD)),
-            padding_BS=None if causal else memory_packing.padding_BT,
+            keys=memory_packing,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
         )
@@ -52,16 +52,20 @@ def attend(
     key_BHSK: Tensor,
     value_BHSK: Tensor,
     *,
-    padding_BS: Tensor | None,
+    keys: Packing,
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """Returns (B, H, T, K): the values weighted by softmax(query . key / sqrt(K))."""
+    """Returns (B, H, T, K): the values weighted by softmax(query . key / sqrt(K)).
+
+    A query attends to the keys of its sentence that are not padding; with `causal` to those up to its own position,
+    among which a real query has no padding.
+    """
     # On a GPU the fused kernel needs no memory for the (B, H, T, S) weights. On a CPU it makes a training step of our
     # sizes less than 10 % faster and has its own dropout; the explicit computation gives the same numbers in training
     # and in evaluation.
     implementation = fused if query_BHTK.device.type == "cuda" else explicit
-    return implementation(query_BHTK, key_BHSK, value_BHSK, padding_BS=padding_BS, causal=causal, dropout=dropout)
+    return implementation(query_BHTK, key_BHSK, value_BHSK, keys=keys, causal=causal, dropout=dropout)
 
 
 def explicit(
@@ -69,15 +73,15 @@ def explicit(
     key_BHSK: Tensor,
     value_BHSK: Tensor,
     *,
-    padding_BS: Tensor | None,
+    keys: Packing,
     causal: bool,
     dropout: float,
 ) -> Tensor:
     """Computes attention step by step. Every sentence needs at least one real key; a source always has </s>."""
     scores_BHTS = (query_BHTK / math.sqrt(query_BHTK.shape[-1])) @ key_BHSK.transpose(2, 3)
-    if padding_BS is not None:
-        scores_BHTS.masked_fill_(padding_BS[:, None, None, :], -math.inf)
-    if causal:
+    if not causal:
+        scores_BHTS.masked_fill_(keys.padding_BT[:, None, None, :], -math.inf)
+    else:
         later_TS = torch.ones(scores_BHTS.shape[2:], dtype=torch.bool, device=scores_BHTS.device).triu(1)
         scores_BHTS.masked_fill_(later_TS, -math.inf)
     return drop(scores_BHTS.softmax(dim=-1), dropout) @ value_BHSK
@@ -88,12 +92,12 @@ def fused(
     key_BHSK: Tensor,
     value_BHSK: Tensor,
     *,
-    padding_BS: Tensor | None,
+    keys: Packing,
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """Computes attention in one kernel of torch. `padding_BS` and `causal` are never used together."""
-    visible_BHTS = None if padding_BS is None else ~padding_BS[:, None, None, :]
+    """Computes attention in one kernel of torch."""
+    bias_B11S = None if causal else keys.bias(query_BHTK.dtype)
     return F.scaled_dot_product_attention(
-        query_BHTK, key_BHSK, value_BHSK, attn_mask=visible_BHTS, dropout_p=dropout, is_causal=causal
+        query_BHTK, key_BHSK, value_BHSK, attn_mask=bias_B11S, dropout_p=dropout, is_causal=causal
     )

@@ -5,15 +5,32 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-# B batch, S source, T target, N real target tokens, V symbols
+# B batch, S source, T target, N real target tokens, D model, V symbols
 
 
 class TranslationModel(nn.Module, ABC):
     """An encoder-decoder. Our own is `Transformer`, one from elsewhere `Pretrained`."""
 
+    def forward(self, source_BS: Tensor, target_input_BT: Tensor, rows_N: Tensor | None = None) -> Tensor:
+        """The logits (N, V) of the symbol after each real target token, sentence after sentence.
+
+        `rows_N` are the numbers of these tokens in the flattened target. Without it the model looks for them, which a
+        GPU would have to be waited for.
+        """
+        return self.logits(self.states(source_BS, target_input_BT, rows_N))
+
     @abstractmethod
-    def forward(self, source_BS: Tensor, target_input_BT: Tensor) -> Tensor:
-        """The logits (N, V) of the symbol after each real target token, sentence after sentence."""
+    def states(self, source_BS: Tensor, target_input_BT: Tensor, rows_N: Tensor | None = None) -> Tensor:
+        """The output (N, D) of the decoder at each real target token; `forward` explains `rows_N`."""
+
+    @abstractmethod
+    def logits(self, states: Tensor) -> Tensor:
+        """Projects states (..., D) to logits (..., V)."""
+
+    @property
+    @abstractmethod
+    def symbols(self) -> int:
+        """The number V of target symbols."""
 
     def trained(self) -> dict[str, Tensor]:
         """The tensors of a checkpoint: all that training changes, by name."""

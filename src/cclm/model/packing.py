@@ -2,6 +2,7 @@
 
 # B batch, T tokens per sentence, N real tokens, M tokens with padding (B x T), D model
 
+import math
 from typing import Any
 
 import torch
@@ -9,31 +10,70 @@ from torch import Tensor
 
 PAD = 0
 """The id of padding, which occurs only at the end of a sentence."""
+ALIGNMENT = 8
+"""Numbers that a row of an attention bias is a multiple of in memory; torch's kernels for GPUs need that."""
 
 
 class Packing:
-    """Converts between the padded layout (B, T, D) of a batch and its packed layout (N, D), sentence after sentence."""
+    """Converts between the padded layout (B, T, D) of a batch and its packed layout (N, D), sentence after sentence.
 
-    def __init__(self, ids_BT: Tensor) -> None:
+    With `keep_padding` the packed layout has the padding, too (N is M), and nothing is moved. That is the faster way on
+    a GPU: where the real tokens are would have to be read by the host, and moving them costs more than computing the
+    few padded ones. `rows` selects the real tokens in the end.
+    """
+
+    def __init__(self, ids_BT: Tensor, *, keep_padding: bool = False) -> None:
         self.padding_BT = ids_BT == PAD
-        self._real_N = (~self.padding_BT).flatten().nonzero().squeeze(1)
-        self.ids_N = ids_BT.flatten()[self._real_N]
-        self.positions_N = self._real_N % ids_BT.shape[1]
-        """The position of each token in its sentence, from 0."""
+        self.ids_N = ids_BT.flatten()
+        self._real_N: Tensor | None = None
+        if not keep_padding:
+            self._real_N = (~self.padding_BT).flatten().nonzero().squeeze(1)
+            self.ids_N = self.ids_N[self._real_N]
+        self._bias: dict[torch.dtype, Tensor] = {}
+
+    @property
+    def length(self) -> int:
+        """The length T of the padded sentences."""
+        return self.padding_BT.shape[1]
+
+    def add_positions(self, x_ND: Tensor, table_TD: Tensor) -> Tensor:
+        """Adds to each token the row of the table for its position in its sentence, from 0."""
+        if self._real_N is not None:
+            return x_ND + table_TD[self._real_N % self.length]
+        return (x_ND.view(*self.padding_BT.shape, -1) + table_TD[: self.length]).flatten(0, 1)
 
     def unpack(self, *packed: Tensor) -> tuple[Tensor, ...]:
         """Converts each (N, D) to (B, T, D), with zeros for padding."""
         size = self.padding_BT.numel()
-        if len(self._real_N) < size:
+        if self._real_N is not None and len(self._real_N) < size:
             packed = _Unpack.apply(self._real_N, size, *packed)  # type: ignore[no-untyped-call]
         return tuple(x_MD.view(*self.padding_BT.shape, -1) for x_MD in packed)
 
     def pack(self, x_BTD: Tensor) -> Tensor:
         """Converts (B, T, D) to (N, D)."""
         x_MD = x_BTD.flatten(0, 1)
-        if len(self._real_N) < len(x_MD):
-            (x_MD,) = _Pack.apply(self._real_N, x_MD)  # type: ignore[no-untyped-call]
+        if self._real_N is not None and len(self._real_N) < len(x_MD):
+            x_MD = rows(x_MD, self._real_N)
         return x_MD
+
+    def bias(self, dtype: torch.dtype) -> Tensor:
+        """(B, 1, 1, T): 0 for real tokens and -inf for padding, to be added to attention scores.
+
+        Computed once per batch. torch would convert a boolean mask, and copy a mask whose rows are not aligned, again
+        in every layer.
+        """
+        if dtype not in self._bias:
+            aligned = -(-self.length // ALIGNMENT) * ALIGNMENT
+            zeros_B11T = self.padding_BT.new_zeros(len(self.padding_BT), 1, 1, aligned, dtype=dtype)[..., : self.length]
+            self._bias[dtype] = zeros_B11T.masked_fill_(self.padding_BT[:, None, None, :], -math.inf)
+        return self._bias[dtype]
+
+
+def rows(x_MD: Tensor, rows_N: Tensor) -> Tensor:
+    """Some rows of a matrix, each at most once."""
+    x_ND: Tensor
+    (x_ND,) = _Pack.apply(rows_N, x_MD)  # type: ignore[no-untyped-call]
+    return x_ND
 
 
 # Each of the two is the gradient of the other. Autograd's gradient of an index would accumulate row by row, which is

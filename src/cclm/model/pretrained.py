@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cclm.model.interface import TranslationModel
+from cclm.model.packing import rows
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 """The linear layers that adapters are added to, by their names in all of these models."""
@@ -61,8 +62,8 @@ class Pretrained(TranslationModel):
         super().__init__()
         self.model, self.pad = model, pad
 
-    def forward(self, source_BS: Tensor, target_input_BT: Tensor) -> Tensor:
-        """The logits (N, V) of the symbol after each real target token, sentence after sentence."""
+    def states(self, source_BS: Tensor, target_input_BT: Tensor, rows_N: Tensor | None = None) -> Tensor:
+        """The output (N, D) of the decoder at each real target token."""
         model: Any = self.model  # transformers' classes have these attributes, nn.Module has not
         states_BTD = model.model(
             input_ids=source_BS,
@@ -70,11 +71,25 @@ class Pretrained(TranslationModel):
             decoder_input_ids=target_input_BT,
             use_cache=False,
         ).last_hidden_state
+        if rows_N is not None:
+            return rows(states_BTD.flatten(0, 1), rows_N)
         real_BT = target_input_BT != self.pad
         real_BT[:, 0] = True  # Marian's decoder starts with the symbol for padding
-        logits_NV: Tensor = model.lm_head(states_BTD[real_BT])
+        real_ND: Tensor = states_BTD[real_BT]
+        return real_ND
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Projects states (..., D) to logits (..., V) with the output embedding."""
+        model: Any = self.model
+        logits_NV: Tensor = model.lm_head(states)
         bias_V = getattr(model, "final_logits_bias", None)
         return logits_NV if bias_V is None else logits_NV + bias_V[0]
+
+    @property
+    def symbols(self) -> int:
+        """The number V of target symbols."""
+        model: Any = self.model
+        return len(model.get_output_embeddings().weight)
 
     @property
     def starts_from_zero(self) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cclm.model.attention import Attention
 from cclm.model.interface import TranslationModel
-from cclm.model.packing import PAD, Packing
+from cclm.model.packing import PAD, Packing, rows
 from cclm.model.random import dropout, embedding, linear
 
 FIRST_POSITION = 2
@@ -36,13 +36,13 @@ class Positions(nn.Module):
         super().__init__()
         self._table_TD = torch.empty(0, width)
 
-    def forward(self, x_ND: Tensor, positions_N: Tensor) -> Tensor:
-        length, table = int(positions_N.max()) + 1, self._table_TD
+    def forward(self, x_ND: Tensor, packing: Packing) -> Tensor:
+        length, table = packing.length, self._table_TD
         if length > len(table) or table.dtype != x_ND.dtype or table.device != x_ND.device:
             # A power of two, so that the table is rebuilt rarely.
             size = 1 << (max(length, 256) - 1).bit_length()
             self._table_TD = sinusoids(size, x_ND.shape[1]).to(x_ND)
-        return x_ND + self._table_TD[positions_N]
+        return packing.add_positions(x_ND, self._table_TD)
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,12 @@ class Transformer(TranslationModel):
         self.encoder = Encoder(shape, generator)
         self.decoder = Decoder(shape, generator)
 
-    def forward(self, source_BS: Tensor, target_input_BT: Tensor) -> Tensor:
-        """The logits (N, V) of the symbol after each real target token, sentence after sentence."""
-        source, target = Packing(source_BS), Packing(target_input_BT)
-        return self.logits(self.decode(target, self.encode(source), source))
+    def states(self, source_BS: Tensor, target_input_BT: Tensor, rows_N: Tensor | None = None) -> Tensor:
+        """The output (N, D) of the decoder at each real target token."""
+        is_padded = rows_N is not None
+        source, target = (Packing(ids, keep_padding=is_padded) for ids in (source_BS, target_input_BT))
+        states = self.decode(target, self.encode(source), source)
+        return states if rows_N is None else rows(states, rows_N)
 
     def encode(self, source: Packing) -> Tensor:
         """The output (M, D) of the encoder."""
@@ -122,8 +124,13 @@ class Transformer(TranslationModel):
         """Projects states (..., D) to logits (..., V) with the target embedding."""
         return F.linear(states, self.target_embedding.weight)
 
+    @property
+    def symbols(self) -> int:
+        """The number V of target symbols."""
+        return self.shape.target_symbols
+
     def _embed(self, table: nn.Embedding, packing: Packing) -> Tensor:
-        x_ND = self.positions(table(packing.ids_N) * math.sqrt(self.shape.width), packing.positions_N)
+        x_ND = self.positions(table(packing.ids_N) * math.sqrt(self.shape.width), packing)
         return dropout(x_ND, self.shape.dropout, self.training)
 
 

@@ -269,6 +269,11 @@ class TrainingSection(Section):
     """The floating-point format of the computation. `auto` chooses it for the device."""
     device: str = "auto"
     """The device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: a CUDA device if there is one, otherwise the CPU."""
+    deterministic: bool = False
+    """Whether a GPU computes the same bytes every time, with slower algorithms. A CPU always does."""
+    tf32: bool = True
+    """Whether products in fp32 on an NVIDIA GPU round their factors to TF32 (10 bits instead of 23): several times as
+    fast. It has no effect on CPUs."""
 
     @property
     def decay_steps(self) -> int:
@@ -278,7 +283,9 @@ class TrainingSection(Section):
     @model_serializer(mode="wrap")
     def _without_new_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Omits keys that version 0.1.0 did not have while they have their defaults, as in `data`."""
-        return without_defaults(self, serialize(self), ("schedule", "decay", "average", "split_pieces"))
+        return without_defaults(
+            self, serialize(self), ("schedule", "decay", "average", "split_pieces", "deterministic", "tf32")
+        )
 
     @property
     def measures_bleu(self) -> bool:

@@ -27,8 +27,11 @@ class Adam:
             for name, parameter in self._parameters.items()
         }
 
-    def step(self, rate: float) -> None:
-        """Updates every parameter that has a gradient."""
+    def step(self, rate: float, skip: Tensor | None = None) -> None:
+        """Updates every parameter that has a gradient.
+
+        If `skip`, a number on the device of the parameters, is 1, nothing changes: so a GPU decides by itself.
+        """
         moved = {name: parameter for name, parameter in self._parameters.items() if parameter.grad is not None}
         averages, squares, steps = ([self._state[name][what] for name in moved] for what in STATE)
         with torch.no_grad():
@@ -40,6 +43,7 @@ class Adam:
                 [],
                 steps,
                 fused=True,
+                found_inf=skip,
                 amsgrad=False,
                 beta1=BETA1,
                 beta2=BETA2,

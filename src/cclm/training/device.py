@@ -1,9 +1,17 @@
-"""What is special to a device: which one it is, in which precision it computes, how batches get there."""
+"""What is special to a device: which one it is, in which precision it computes, how batches get there.
 
-from contextlib import AbstractContextManager, nullcontext
+On a GPU the host only queues work: as long as it never asks for a result, it stays ahead and the GPU never idles. So
+whatever depends on the data of a batch is computed here with NumPy, and results are read in groups with `numbers`.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -11,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cclm.data.batches import Batch
 from cclm.errors import TrainingError
 from cclm.model.interface import TranslationModel
-from cclm.model.loss import Losses, losses
+from cclm.model.loss import Losses, losses_in_chunks, packed_losses
 from cclm.training.torchrun import local_rank
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -28,46 +36,133 @@ whole trainings at this width, have not been measured.
 """
 
 
+MOST_LOGITS = 1 << 27
+"""Logits that a GPU computes at once. Those of 4,800 tokens and 64,000 symbols are 1.2 GB in float32."""
+WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+"""What cuBLAS needs in the environment to compute the same bytes every time."""
+
+
+class Inputs(NamedTuple):
+    """A batch on a device."""
+
+    source_BS: Tensor
+    target_input_BT: Tensor
+    target_N: Tensor
+    """The tokens to predict, without padding."""
+    rows_N: Tensor | None
+    """Their numbers in the flattened batch; None where the model finds them itself."""
+
+
 @dataclass(frozen=True)
 class Device:
     """Where a training computes, and how exactly: fp32, bf16 or fp16."""
 
     torch: torch.device
     precision: str
+    deterministic: bool = False
+    """Whether a GPU computes the same bytes every time; a CPU always does."""
+    tf32: bool = True
+    """Whether an NVIDIA GPU rounds the factors of float32 products to TF32."""
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether work is only queued, so that reading a result means to wait."""
+        return self.torch.type == "cuda"
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in half precision, where that is asked for."""
         half = HALVES.get(self.precision)
         return torch.autocast(self.torch.type, dtype=half, enabled=half is not None)
 
-    def tensors(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Source, target input and target output on this device."""
-        arrays = (batch.source, batch.target_input, batch.target_output)
-        source, target_input, target_output = (
-            torch.from_numpy(array).to(self.torch, non_blocking=True) for array in arrays
-        )
-        return source, target_input, target_output
+    def inputs(self, batch: Batch) -> Inputs:
+        """A batch on this device. To a GPU it is sent in one piece from pinned memory, which nobody waits for."""
+        is_real_BT = batch.target_output != batch.pad
+        target_N = batch.target_output[is_real_BT]
+        if not self.is_gpu:
+            source, target_input, target = (
+                torch.from_numpy(array).to(self.torch) for array in (batch.source, batch.target_input, target_N)
+            )
+            return Inputs(source, target_input, target, None)
+        arrays = (batch.source, batch.target_input, target_N, np.flatnonzero(is_real_BT))
+        pinned = torch.from_numpy(np.concatenate([array.ravel() for array in arrays])).pin_memory()
+        parts = torch.split(pinned.to(self.torch, non_blocking=True), [array.size for array in arrays])
+        return Inputs(*(part.view(array.shape) for part, array in zip(parts, arrays, strict=True)))
 
     def losses(self, model: TranslationModel, batch: Batch, smoothing: float) -> Losses:
         """The summed losses of a batch, ready for the backward pass."""
-        source, target_input, target_output = self.tensors(batch)
+        source, target_input, target, rows = self.inputs(batch)
+        if rows is not None and len(target) * model.symbols > MOST_LOGITS:
+            with self.autocast():
+                states = model.states(source, target_input, rows)
+            at_once = max(1, MOST_LOGITS // model.symbols)
+            return losses_in_chunks(partial(self._logits, model), states, target, smoothing, rows=at_once)
         with self.autocast():
-            logits = model(source, target_input)
-        return losses(logits, target_output, smoothing, batch.pad)
+            logits = model(source, target_input, rows)
+        return packed_losses(logits, target, smoothing)
+
+    def _logits(self, model: TranslationModel, states: Tensor) -> Tensor:
+        with self.autocast():
+            return model.logits(states)
+
+    def numbers(self, tensors: Sequence[Tensor]) -> list[list[float]]:
+        """The numbers of several tensors, read with a single wait."""
+        if not tensors:
+            return []
+        exact = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
+        read = torch.cat([tensor.detach().flatten().to(exact) for tensor in tensors]).cpu().tolist()
+        ends = np.cumsum([tensor.numel() for tensor in tensors]).tolist()
+        return [read[end - tensor.numel() : end] for end, tensor in zip(ends, tensors, strict=True)]
+
+    def dot(self, first: Sequence[Tensor], second: Sequence[Tensor]) -> Tensor:
+        """(n,): numbers whose sum is the scalar product of two lists of tensors, such as gradients."""
+        if not self.is_gpu:
+            return torch.stack([(a * b).sum(dtype=torch.float64) for a, b in zip(first, second, strict=True)])
+        products = torch._foreach_mul(list(first), list(second))
+        return torch.cat([product.flatten() for product in products]).sum(dtype=torch.float64)[None]
 
     @property
     def emulates(self) -> bool:
         """Whether this processor can round to half precision, but not multiply in it."""
         return self.torch.type == "cpu" and self.precision in HALVES and not _multiplies_in_half(self.torch)
 
-    def products(self) -> AbstractContextManager[object]:
-        """For a whole training: matrix products in half precision are fast even where they are emulated."""
-        return Widened() if self.emulates else nullcontext()  # type: ignore[no-untyped-call]
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """For a whole training: how torch computes on this device. The settings before are restored afterwards."""
+        if self.emulates:
+            with Widened():  # type: ignore[no-untyped-call]
+                yield
+        elif self.is_gpu:
+            with _gpu_settings(self):
+                yield
+        else:
+            yield
 
     @property
     def first_scale(self) -> float:
         """What losses are multiplied by at first. In fp16 small gradients would underflow to zero without it."""
         return FIRST_SCALE if self.precision == "fp16" else 1.0
+
+
+@contextmanager
+def _gpu_settings(device: Device) -> Iterator[None]:
+    products, memory = torch.backends.cuda.matmul, torch.utils.deterministic
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    precision, cudnn = products.fp32_precision, torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    fills = memory.fill_uninitialized_memory  # type: ignore[attr-defined]
+    try:
+        products.fp32_precision = "tf32" if device.tf32 else "ieee"
+        # cuDNN plans its attention anew for every shape, which takes about a second, and batches have many shapes.
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        if device.deterministic:
+            os.environ.setdefault(*WORKSPACE)
+            torch.use_deterministic_algorithms(True)
+            memory.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # nothing reads such memory
+        yield
+    finally:
+        products.fp32_precision = precision
+        torch.backends.cuda.enable_cudnn_sdp(cudnn)
+        torch.use_deterministic_algorithms(deterministic)
+        memory.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
 
 
 class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -86,24 +181,32 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **kwargs)
 
 
-def device_of(name: str, precision: str = "auto", *, width: int | None = None) -> Device:
+def device_of(
+    name: str, precision: str = "auto", *, width: int | None = None, deterministic: bool = False, tf32: bool = True
+) -> Device:
     """The device and precision that a recipe asks for; `auto` chooses by this machine and by the width of the model.
 
     Each rank on a machine with several GPUs takes its own GPU.
     """
     device = _torch_device(name)
-    return Device(device, _auto_precision(device, width) if precision == "auto" else precision)
+    precision = _auto_precision(device, width) if precision == "auto" else precision
+    return Device(device, precision, deterministic=deterministic, tf32=tf32)
 
 
 def _torch_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        probe = torch.ones(1, device=f"cuda:{local_rank()}" if name == "cuda" else name)
+        probe = torch.ones(1, device=_own_gpu() if name == "cuda" else name)
         probe.item()  # the device `meta` has tensors, but no numbers
         return probe.device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise TrainingError(f"training.device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
+
+
+def _own_gpu() -> str:
+    """The GPU of this rank. SLURM may show each task one GPU alone, which is number 0 for all of them."""
+    return f"cuda:{local_rank() % max(1, torch.cuda.device_count())}"
 
 
 def refuse_missing(name: str) -> None:

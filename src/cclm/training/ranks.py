@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from cclm.errors import Interrupted, TrainingError
+from cclm.training.overlap import OverlappedSums
 from cclm.training.torchrun import introduce, world_size
 
 ANSWER = 50.0
@@ -54,6 +55,11 @@ class Ranks:
         self._broadcasts = 0
 
     @property
+    def overlaps(self) -> bool:
+        """Whether gradients are summed between GPUs, which nobody waits for: while the backward pass still runs."""
+        return self.world > 1 and self._groups.gradients is not self._groups.numbers
+
+    @property
     def first(self) -> bool:
         """Whether this is the rank that writes files and prints."""
         return self.rank == 0
@@ -69,6 +75,23 @@ class Ranks:
     def largest(self, number: int) -> int:
         """The largest of the ranks' numbers."""
         return int(self._all([[number]], dist.ReduceOp.MAX)[0][0])
+
+    def tokens(self, own: int, expected: int) -> int:
+        """What the losses of an update are divided by: its target tokens on all ranks.
+
+        GPUs would have to wait for that number. They divide by the `expected` one, and correct the gradient later.
+        """
+        return expected if self.overlaps else int(self.sum([[own]])[0][0])
+
+    def sum_table(self, table: torch.Tensor) -> None:
+        """Adds up the ranks' tables, in place; each rank fills rows of its own. On GPUs this is only queued."""
+        if self.world > 1:
+            group = self._groups.gradients if self.overlaps else self._groups.numbers
+            self._call(dist.all_reduce, table, group=group)
+
+    def overlapped(self, parameters: Iterable[torch.nn.Parameter]) -> OverlappedSums | None:
+        """Sums of the gradients of a training's parameters during its backward passes, where that can be done."""
+        return OverlappedSums(list(parameters), self._groups.gradients, self._call) if self.overlaps else None
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Adds up the ranks' gradients: once per update, after its last micro-batch.

@@ -15,6 +15,7 @@ from cclm.data.batches import Batch, Batches
 from cclm.model.interface import TranslationModel
 from cclm.rng import key, uniform
 from cclm.signals import fault
+from cclm.training.device import Device
 from cclm.training.validation import Measuring
 
 MOST_TOKENS = 1200
@@ -56,7 +57,7 @@ class Rewards:
                 dev = self._gradient(model, step, ("dev", of_dev), self._dev[of_dev], scale)
                 for place, lang in enumerate(admitted):
                     mine = kept or {lang: self._fresh(model, step, lang, of_dev, scale)}
-                    row[place] = cosine(mine[lang], dev)
+                    row[place] = cosine(mine[lang], dev, self._how.device)
             rows.append(row)
         summed = self._how.ranks.sum(rows)
         return {
@@ -75,7 +76,8 @@ class Rewards:
             row = [0.0]
             if self._how.ranks.takes(number):
                 mine = self._fresh(model, step, lang, "all", scale)
-                row = [cosine(mine, of_all or self._of_all_dev(model, step, lang, scale))]
+                theirs = of_all or self._of_all_dev(model, step, lang, scale)
+                row = [cosine(mine, theirs, self._how.device)]
             rows.append(row)
         return {lang: row[0] for lang, row in zip(admitted, self._how.ranks.sum(rows), strict=True)}
 
@@ -120,8 +122,9 @@ class Rewards:
             numbers.pop()
 
 
-def cosine(first: Gradient, second: Gradient) -> float:
+def cosine(first: Gradient, second: Gradient, device: Device) -> float:
     """The cosine of two gradients, all parameters concatenated; 0 where one of them is zero."""
-    across = sum(float((a * b).sum(dtype=torch.float64)) for a, b in zip(first, second, strict=True))
-    lengths = [sum(float((a * a).sum(dtype=torch.float64)) for a in gradient) ** 0.5 for gradient in (first, second)]
+    pairs = ((first, second), (first, first), (second, second))
+    across, *squares = map(sum, device.numbers([device.dot(*pair) for pair in pairs]))
+    lengths = [square**0.5 for square in squares]
     return across / (lengths[0] * lengths[1]) if all(lengths) else 0.0

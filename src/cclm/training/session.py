@@ -91,7 +91,13 @@ def train(
     if recipe.training.measures_bleu and options.bleu is None:
         raise TrainingError("training.bleu needs Options.bleu; or set it to false, and stop_on and select_on to macro")
     precision = begun_precision(folder) if recipe.training.precision == "auto" else recipe.training.precision
-    device = device_of(recipe.training.device, precision or "auto", width=recipe.model.width)
+    device = device_of(
+        recipe.training.device,
+        precision or "auto",
+        width=recipe.model.width,
+        deterministic=recipe.training.deterministic,
+        tf32=recipe.training.tf32,
+    )
     resolved = recipe.training.model_copy(update={"precision": device.precision})
     recipe = recipe.model_copy(update={"training": resolved})  # on another machine `auto` might be something else
     keep_freed_memory()
@@ -103,7 +109,7 @@ def train(
             options.describe()
         session.check_same()
         saved = session.newest()
-        with _signals(options.ranks, lock) as poll, device.products():
+        with _signals(options.ranks, lock) as poll, device.in_use():
             return session.run(saved, poll)
 
 

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from cclm.curriculum import Curriculum, draw_language
 from cclm.curriculum.languages import listed
@@ -74,6 +75,19 @@ class Outputs:
     """Settings that were changed with `--force`, for the manifests of checkpoints."""
 
 
+@dataclass
+class _Step:
+    """A step whose losses have not been read from the device yet."""
+
+    step: int
+    drawn: list[tuple[int, str, int]]
+    """Its micro-batches, as `Trainer._draw` returns them."""
+    table: Tensor
+    """One row per micro-batch: smoothed loss, plain loss, target tokens."""
+    is_finite: Tensor = field(default_factory=lambda: torch.tensor(True))
+    """Whether losses and gradient are, so that the step is taken."""
+
+
 class Trainer:
     """Trains until no progress is made, all steps are done, or a signal arrives; it can resume from any checkpoint."""
 
@@ -83,6 +97,8 @@ class Trainer:
         self._schedule = schedule_of(self._settings)
         self._warned: set[str] = set()
         self._since_good: list[DrawnBatch] = []  # micro-batches since the last step that was taken
+        self._unread: list[_Step] = []
+        self._sums = parts.ranks.overlapped(parts.model.parameters())
 
     def run(self, poll: Callable[[], None]) -> str:
         """Trains to the end and returns the reason; `poll` raises once a signal has arrived.
@@ -95,6 +111,8 @@ class Trainer:
                 progress.step += 1
                 self._train_step(progress.step)
                 progress.due = self._due(progress.step)
+                if progress.due:
+                    self._read_losses()
             elif progress.due[0] == "show":
                 self._show(progress.step)
                 progress.due.pop(0)
@@ -139,17 +157,21 @@ class Trainer:
         ranks = self.parts.ranks
         drawn = [self._draw() for _ in range(self._settings.accumulate * ranks.world)]
         mine = {number: self._batch(number, name, counter) for number, name, counter in drawn if ranks.takes(number)}
-        tokens = int(ranks.sum([[sum(batch.target_tokens for batch in mine.values())]])[0][0])
-        rows = [
-            self._learn(number, mine[number], tokens) if number in mine else (0.0, 0.0, 0) for number, _, _ in drawn
-        ]
-        total = 0.0
-        for (number, name, counter), (smoothed, nll, count) in zip(drawn, ranks.sum(rows), strict=True):
-            total += self._count(name, smoothed, nll, int(count))
-            loss = smoothed if math.isfinite(smoothed) else None
-            self._since_good.append(DrawnBatch(step=step, number=number, language=name, batch=counter, loss=loss))
-        ranks.sum_gradients(self.parts.model.parameters())
-        self._update(step, total)
+        own = {number: batch.target_tokens for number, batch in mine.items()}
+        tokens = ranks.tokens(sum(own.values()), expected=self._settings.batch_tokens * len(drawn))
+        table = torch.zeros(len(drawn), 3, device=self.parts.device.torch)
+        for place, (number, _, _) in enumerate(drawn):
+            if number in mine:
+                with self._sums.sending() if self._sums and number == max(mine) else nullcontext():
+                    table[place, :2] = self._learn(number, mine[number], tokens)
+                table[place, 2] = own[number]
+        ranks.sum_table(table)
+        if self._sums:
+            self._sums.finish()
+            torch._foreach_mul_(self._gradients(), tokens / table[:, 2].sum())
+        else:
+            ranks.sum_gradients(self.parts.model.parameters())
+        self._update(_Step(step, drawn, table))
 
     def _draw(self) -> tuple[int, str, int]:
         """The next micro-batch: its number over all ranks, its language, and which batch of that language it is."""
@@ -163,27 +185,58 @@ class Trainer:
         batch = self.parts.train[name].batch(counter)
         return self.parts.splitter(batch, name, number) if self.parts.splitter else batch
 
-    def _learn(self, number: int, batch: Batch, tokens: int) -> tuple[float, float, int]:
-        """Adds a micro-batch's share of the gradient; returns its losses and target tokens. The update has `tokens`."""
+    def _learn(self, number: int, batch: Batch, tokens: int) -> Tensor:
+        """Adds a micro-batch's share of the gradient; returns its two losses. The update has `tokens`."""
         torch.manual_seed(key(self.parts.recipe.seed, "dropout", number) >> 1)
         found = self.parts.device.losses(self.parts.model, batch, self._settings.label_smoothing)
         (found.smoothed * (self.progress.scale / tokens)).backward()  # type: ignore[no-untyped-call]
-        return found.smoothed.item(), found.nll.item(), batch.target_tokens
+        return torch.stack([found.smoothed.detach(), found.nll])
 
-    def _update(self, step: int, total: float) -> None:
+    def _gradients(self) -> list[Tensor]:
+        return [parameter.grad for parameter in self.parts.model.parameters() if parameter.grad is not None]
+
+    def _update(self, taken: _Step) -> None:
         """Takes the optimizer's step. A step whose loss or gradient is not finite is not taken, only counted."""
-        parameters = list(self.parts.model.parameters())
+        gradients, rate = self._gradients(), self._rate(taken.step)
         if self.progress.scale != 1:
-            torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], 1 / self.progress.scale)
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self._settings.clip or math.inf)
-        if math.isfinite(total) and bool(torch.isfinite(norm)):
-            self.parts.optimizer.step(self._rate(step))
+            torch._foreach_mul_(gradients, 1 / self.progress.scale)
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self._settings.clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parts.model.parameters(), self._settings.clip, norm)
+        taken.is_finite = torch.isfinite(norm + taken.table[:, 0].sum())
+        self._unread.append(taken)
+        if not self._reads_every_step:
+            self.parts.optimizer.step(rate, skip=(~taken.is_finite).float())
+        elif self._read_losses():
+            self.parts.optimizer.step(rate)
             if self.parts.average:
-                self.parts.average.add_step(step)
-            self._taken()
-        else:
-            self._skipped(step)
+                self.parts.average.add_step(taken.step)
         self.parts.optimizer.forget_gradients()
+
+    @property
+    def _reads_every_step(self) -> bool:
+        """Whether the host decides if a step is taken. A GPU would have to be waited for, and decides itself.
+
+        The loss scale of fp16 and an average over the steps depend on the decision.
+        """
+        average = self._settings.average
+        return not self.parts.device.is_gpu or self.parts.device.precision == "fp16" or bool(average and average.ema)
+
+    def _read_losses(self) -> bool:
+        """Counts the steps since the last call, whose losses are read here; returns whether the last one is taken."""
+        steps, self._unread = self._unread, []
+        read = iter(self.parts.device.numbers([tensor for one in steps for tensor in (one.table, one.is_finite)]))
+        is_taken = True
+        for one, rows, (is_finite,) in zip(steps, read, read, strict=True):
+            for (number, name, counter), place in zip(one.drawn, range(0, len(rows), 3), strict=True):
+                smoothed, nll, tokens = rows[place : place + 3]
+                self._count(name, smoothed, nll, int(tokens))
+                loss = smoothed if math.isfinite(smoothed) else None
+                batch = DrawnBatch(step=one.step, number=number, language=name, batch=counter, loss=loss)
+                self._since_good.append(batch)
+            is_taken = bool(is_finite)
+            self._taken() if is_taken else self._skipped(one.step)
+        return is_taken
 
     def _taken(self) -> None:
         progress = self.progress
@@ -210,7 +263,7 @@ class Trainer:
                 f" is intact: lower training.learning_rate or set training.clip ({path} lists the batches)"
             )
 
-    def _count(self, name: str, smoothed: float, nll: float, tokens: int) -> float:
+    def _count(self, name: str, smoothed: float, nll: float, tokens: int) -> None:
         if math.isfinite(smoothed):
             progress, shown = self.progress, self.progress.shown
             progress.train_nats[name] = progress.train_nats.get(name, 0.0) + smoothed
@@ -219,7 +272,6 @@ class Trainer:
             shown.nll += nll
             shown.tokens[name] = shown.tokens.get(name, 0) + tokens
             shown.draws[name] = shown.draws.get(name, 0) + 1
-        return smoothed
 
     def _show(self, step: int) -> None:
         shown, self.progress.shown = self.progress.shown, SinceShown()
@@ -372,6 +424,7 @@ class Trainer:
 
     def save(self, *, logged: bool) -> None:
         """Writes a checkpoint. One that a signal asked for is no fact of the training and not logged."""
+        self._read_losses()
         self.parts.ranks.check_same_weights(self.parts.model, self.progress.step)
         if self.progress.step == self._schedule.decay_start:
             self.progress.branch = Branch(step=self.progress.step, selected=self.progress.selected_step)

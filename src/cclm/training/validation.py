@@ -124,7 +124,8 @@ class Evaluator:
 
     def _sums(self, model: TranslationModel, batch: Batch) -> tuple[float, float, int]:
         found = self._how.device.losses(model, batch, self._how.smoothing)
-        return found.smoothed.item(), found.nll.item(), batch.target_tokens
+        (smoothed,), (nll,) = self._how.device.numbers([found.smoothed, found.nll])
+        return smoothed, nll, batch.target_tokens
 
 
 def metric_over(metric: str, found: dict[str, DevLoss], dev_sizes: dict[str, int]) -> float:

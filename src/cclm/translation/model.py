@@ -176,7 +176,9 @@ class Model:
 
     @cached_property
     def _translator(self) -> Translator:
-        return Translator(self._folder / "model", self._threads, positions=self._positions, restrict=self._restrict)
+        return Translator(
+            self._folder / "model", self._threads, positions=self._positions, restrict=self._restrict, device="auto"
+        )
 
 
 Quantization = Literal["float32", "int8"]

@@ -1,5 +1,6 @@
 """Beam search over an exported model, by CTranslate2: symbols in, symbols out."""
 
+import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ import ctranslate2  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 
-from cclm.errors import DataError
+from cclm.errors import ConfigError, DataError
 from cclm.formats.base import parse_json
 from cclm.memory import keep_freed_memory
 
@@ -27,6 +28,12 @@ Sample = tuple[Sequence[str], Sequence[str]]
 """A source ([tag] pieces) and a target (<s> or tag, then pieces), both without </s>."""
 
 
+DEVICE = "CCLM_TRANSLATION_DEVICE"
+"""The environment variable that overrides where `auto` translates: a run may be used on another machine."""
+BATCH_TOKENS = {"cpu": 768, "cuda": 8192}
+"""Source tokens per batch. A GPU is not busy with as few as a CPU; its number has not been measured."""
+
+
 class ExportError(ValueError):
     """Weights that do not make a model, or an export that computes other numbers than the trained model."""
 
@@ -37,6 +44,7 @@ class Translator:
     `batch_tokens` limits the source tokens per batch, padding included. `compute` is CTranslate2's compute type:
     "float32" computes with quantised weights in full precision (int8 products overflow on processors without VNNI).
     With `restrict`, a target has only symbols that the model's vocabulary map lists for the tag of its source.
+    `device` is `cpu`, `cuda` or `auto`: a GPU if CTranslate2 finds one.
     """
 
     def __init__(
@@ -44,11 +52,14 @@ class Translator:
         folder: Path,
         threads: int = 1,
         *,
-        batch_tokens: int = 768,
+        batch_tokens: int | None = None,
         compute: str = "default",
         positions: int = POSITIONS,
         restrict: bool = False,
+        device: str = "cpu",
     ) -> None:
+        device = device_for(device)
+        batch_tokens = BATCH_TOKENS[device] if batch_tokens is None else batch_tokens
         if threads < 1 or batch_tokens < 1:
             raise ValueError(f"threads and batch_tokens must be at least 1; got {threads} and {batch_tokens}")
         if restrict and not (folder / VOCABULARY_MAP).is_file():  # CTranslate2 would translate without a restriction
@@ -61,9 +72,14 @@ class Translator:
         keep_freed_memory()
         try:
             self._model = ctranslate2.Translator(
-                str(folder), device="cpu", compute_type=compute, inter_threads=threads, intra_threads=1
+                str(folder), device=device, compute_type=compute, inter_threads=threads, intra_threads=1
             )
         except (RuntimeError, ValueError, MemoryError) as error:
+            if device == "cuda":
+                raise DataError(
+                    f"{folder}: CTranslate2 cannot use the GPU ({error}); CCLM_TRANSLATION_DEVICE=cpu in the"
+                    " environment translates on the CPU"
+                ) from None
             raise DataError(f"{folder}: not a CTranslate2 model ({error}); {ADVICE}") from None
 
     def translate_ids(
@@ -180,6 +196,16 @@ class Translator:
                 raise ValueError(f"source {i}: the model has no source symbol {unknown[0]!r}")
             if END in source:
                 raise ValueError(f"source {i} contains {END}, which the model adds itself")
+
+
+def device_for(name: str) -> str:
+    """`cpu` or `cuda`; `auto` is a GPU if CTranslate2 finds one."""
+    asked = os.environ.get(DEVICE, "auto") if name == "auto" else name
+    if asked not in ("auto", *BATCH_TOKENS):
+        raise ConfigError(f"environment variable {DEVICE} is {asked!r}: cpu, cuda or auto")
+    if asked == "auto":
+        return "cuda" if ctranslate2.get_cuda_device_count() > 0 else "cpu"
+    return asked
 
 
 @dataclass(frozen=True)

@@ -335,7 +335,7 @@ def test_a_multilingual_training_takes_the_place_of_bitext_models(folder: Path) 
     assert told.returncode == 2
     assert "work/runs/bitext: no bitext models here; they are trained where benchmark.method is bitext" in told.stderr
     refused = cclm(folder, "benchmark", "recipe.yaml", "benchmark={method: none}")
-    assert (refused.returncode, "benchmark.method is none: there is no L* to train" in refused.stderr) == (2, True)
+    assert (refused.returncode, "benchmark.method is none" in refused.stderr) == (2, True)
     done(folder, "benchmark", "recipe.yaml")
     assert losses(folder) == before
     assert bitext.is_dir()

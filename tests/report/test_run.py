@@ -42,6 +42,15 @@ def test_graph_and_benchmark_are_also_read_from_the_work_folder(tmp_path: Path) 
     assert found.benchmark["aze"] == 7.87
 
 
+def test_the_summary_has_the_cost_of_the_reference_losses_where_it_is_known(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "work" / "runs" / "run")
+    assert run_data(read_run(run))["summary"]["benchmark_tokens"] is None  # as version 0.1.0 wrote it
+    content = json.loads((run / "benchmark.json").read_text()) | {"method": "multilingual", "target_tokens": 1234}
+    (run / "benchmark.json").write_text(json.dumps(content))
+    summary = run_data(read_run(run))["summary"]
+    assert (summary["benchmark_method"], summary["benchmark_tokens"]) == ("multilingual", 1234)
+
+
 @pytest.mark.parametrize(
     "torn", ['{"event": "tra', '{"event": "admitted", "step": 2, "reason": "\xc3', "nul", '{"a": 1}x']
 )

@@ -48,6 +48,17 @@ def test_the_cost_has_l_star_and_seconds_if_they_were_measured() -> None:
     assert timed.column("Cost", "seconds")["tau-5"] == "–"
 
 
+def test_the_cost_of_l_star_is_that_of_the_method_and_of_the_arm() -> None:
+    results = made_study()
+    results["benchmark"] |= {"method": "multilingual", "tokens": 230_400, "arms": {"tau-5": 1_152_000, "uniform": None}}
+    page = page_of(results)
+    cost = page.column("Cost", "cost of L*")  # of 2,304,000 for a trial
+    assert (cost["ccl-m-avg"], cost["tau-5"], cost["uniform"]) == ("10\u00a0%", "50\u00a0%", "–")
+    assert "Training the multilingual model that gives L* took" in page.words
+    assert "once for all arms but tau-5, uniform, which have their own L*" in page.words
+    assert "L*: dev loss of a short multilingual training" in page.words
+
+
 def test_the_page_has_data_sizes_losses_and_similarities() -> None:
     results = made_study()
     page = page_of(results)

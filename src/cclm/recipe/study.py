@@ -161,7 +161,8 @@ class Study(Section):
         """The recipe of a trial; without an arm, the common recipe that determines data and L*."""
         values = dict(self.changes)
         if arm is not None:
-            values |= {**self.arms[arm], "seed": seed, "name": f"{arm}.{seed}", **more}
+            values |= {**self.arms[arm], "seed": seed, "name": f"{arm}.{seed}"}
+            values = {key: value for key, value in values.items() if key not in more} | more  # they apply last
         return load_recipe(self.recipe, values=values)
 
 

@@ -46,13 +46,14 @@ def write_pretrained(trained: Pretrained, model: TrainedFor, search: Search, fol
 def _generation(before: Any, model: TrainedFor, search: Search) -> Any:
     """The settings of `generate` that search as CTranslate2 does; others, as the family needs them, stay."""
     assert model.layout is not None
+    forced_end = before.forced_eos_token_id is not None  # in mBART-50 and Marian, </s> is the last symbol at the limit
     targets = {task.direction.target_tag for task in model.tasks.values() if task.direction.marks.predicts_tag}
     before.update(
         num_beams=search.beam,
         length_penalty=search.length_penalty,
         early_stopping=search.beam > 1,
         max_length=None,
-        max_new_tokens=longest_of(model),
+        max_new_tokens=longest_of(model) + forced_end,
         suppress_tokens=[model.layout.unknown],
         renormalize_logits=True,
         forced_bos_token_id=next(iter(targets)) if len(targets) == 1 else None,

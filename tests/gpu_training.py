@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np  # isort: skip
 import torch  # isort: skip
 from poisoned_training import poison
 from small_recipe import BENCHMARK, GRAPH, events, prepared, recipe
+from torch.utils.hooks import RemovableHandle
 
 from cclm.data.batches import Batch
 from cclm.data.prepared import Prepared
@@ -25,8 +27,11 @@ from cclm.data.vocabulary import PAD
 from cclm.errors import TrainingError
 from cclm.model import Shape, Transformer
 from cclm.model.transformer import Encoder
+from cclm.recipe.schema import TrainingSection
 from cclm.training import device as devices
+from cclm.training import device_check
 from cclm.training.device import device_of
+from cclm.training.device_check import check_device
 from cclm.training.ranks import ALONE, Ranks, joined
 from cclm.training.rewards import cosine
 from cclm.training.session import Options, train
@@ -72,8 +77,14 @@ def result(run: Path) -> dict[str, Any]:
     }
 
 
-def one_more_wait(_: torch.nn.Module, __: Any, output: torch.Tensor) -> None:
-    output.flatten()[0].item()
+def waiting_encoder() -> RemovableHandle:
+    """From now on every pass of an encoder reads one number of its output."""
+
+    def hook(module: torch.nn.Module, _: Any, output: Any) -> None:
+        if isinstance(module, Encoder):
+            output.flatten()[0].item()
+
+    return torch.nn.modules.module.register_module_forward_hook(hook)
 
 
 def refused(action: Callable[[], object]) -> str:
@@ -133,6 +144,18 @@ def computed_in_chunks() -> dict[str, list[float]]:
     return found
 
 
+def doctor() -> list[dict[str, Any]]:
+    """What `cclm doctor --device cuda` finds: as it is, and with a model that waits for the GPU."""
+    device_check.SECONDS = 0.0
+    settings = TrainingSection(batch_tokens=200, accumulate=2, precision="bf16", tf32=False)
+    shape = Shape(50, 90, 1, 2, 16, 32, 0.0, 0.0, 0.0)
+    well = asdict(check_device("cuda", settings, shape))
+    handle = waiting_encoder()
+    ill = asdict(check_device("cuda", settings, shape))
+    handle.remove()
+    return [well, ill]
+
+
 def rewards() -> dict[str, float]:
     """A cosine of two gradients of many tensors, on both devices, and what it cost on the GPU."""
     generator = torch.Generator().manual_seed(1)
@@ -167,12 +190,11 @@ def main(folder: Path) -> dict[str, Any]:
         for precision in ("fp32", "bf16", "fp16"):
             found[f"waits {precision}"] = runs.waits(precision, f"training.precision={precision}")
         found["waits ema"] = runs.waits("ema", "training.average={ema: 0.9}")
-        handle = torch.nn.modules.module.register_module_forward_hook(
-            lambda module, _, output: one_more_wait(module, _, output) if isinstance(module, Encoder) else None
-        )
+        handle = waiting_encoder()
         found["waits added"] = runs.waits("added")
         handle.remove()
         found["flags"], found["chunks"], found["rewards"] = flags_in_use(), computed_in_chunks(), rewards()
+        found["doctor"] = doctor()
         os.environ["LOCAL_RANK"] = "3"
         found["device of local rank 3"] = str(device_of("cuda").torch)
     return found

@@ -21,9 +21,11 @@ import sys
 import sysconfig
 import tempfile
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 SOURCE = Path(__file__).with_suffix(".cpp")
@@ -84,8 +86,19 @@ class Counts:
         for counter in vars(self).values():
             counter.clear()
 
+    def wait(self, what: str) -> None:
+        self.waits[f"{what} {place()}"] += 1
+        if sync_debug_mode == "warn":
+            warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
+
 
 counts = Counts()
+sync_debug_mode = "default"
+
+
+def set_sync_debug_mode(mode: str) -> None:
+    global sync_debug_mode
+    sync_debug_mode = mode
 
 
 def place() -> str:
@@ -166,15 +179,15 @@ def _count(func: Any, name: str, args: Any, target: str | None, has_gpu: bool) -
     if name not in NO_KERNEL:
         counts.kernels[name] += 1
     if func is aten._local_scalar_dense.default or name in WAITING:
-        counts.waits[f"{name} {place()}"] += 1
+        counts.wait(name)
     if func is aten.index.Tensor and any(i is not None and i.dtype == torch.bool for i in args[1]):
-        counts.waits[f"index by mask {place()}"] += 1
+        counts.wait("index by mask")
     if func not in COPIES:
         return
     to, source = (args[0], args[1]) if func is aten.copy_.default else (None, args[0])
     to_gpu = isinstance(to, OnGpu) if to is not None else target == "cuda"
     if has_gpu and not to_gpu and (to is not None or target == "cpu"):
-        counts.waits[f"copy to the host {place()}"] += 1
+        counts.wait("copy to the host")
     elif to_gpu and not isinstance(source, OnGpu) and source.dim() > 0:
         (counts.pinned if source.is_pinned() else counts.pageable)[place()] += 1
 
@@ -242,6 +255,11 @@ def gpu(count: int = 1) -> Iterator[Counts]:
     torch.cuda.manual_seed_all = lambda seed: None  # type: ignore[assignment]
     torch.cuda.set_device = lambda device: None
     torch.cuda.synchronize = lambda device=None: None
+    torch.cuda.set_sync_debug_mode = set_sync_debug_mode
+    torch.cuda.max_memory_allocated = lambda device=None: 0
+    torch.cuda.get_device_properties = lambda device=None: SimpleNamespace(
+        name="pretended", total_memory=16_000_000_000, major=8, minor=0
+    )
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     new_group = dist.new_group
     dist.new_group = lambda *ranks, backend=None, **options: new_group(*ranks, backend="gloo", **options)

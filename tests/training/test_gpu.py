@@ -116,6 +116,16 @@ def test_a_rank_that_sees_a_single_gpu_takes_it(found: dict[str, Any]) -> None:
     assert found["device of local rank 3"] == "cuda:0"
 
 
+def test_the_doctor_finds_that_a_gpu_works_and_that_a_model_waits_for_it(found: dict[str, Any]) -> None:
+    well, ill = found["doctor"]
+    assert {check["name"]: check["passed"] for check in well["checks"]} == dict.fromkeys(
+        (check["name"] for check in ill["checks"]), True
+    ), well
+    assert [(speed["batch_tokens"], speed["accumulate"]) for speed in well["speeds"]] == [(200, 2), (400, 1)]
+    assert well["hardware"] == "pretended, 16 GB, compute capability 8.0"
+    assert [check["found"] for check in ill["checks"] if not check["passed"]] == ["1 waits in a step"]
+
+
 def test_two_gpus_sum_gradients_during_the_backward_pass_and_do_not_wait(folder: Path, found: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])

@@ -202,7 +202,7 @@ def benchmark(
         if losses is None:
             found = _trained(recipe, prepared, executor or processes_for(recipe.training.device), watcher, say)
             found.write(_file(recipe, prepared))
-            losses = _of(found, recipe)
+            losses = at_level(found.losses, recipe)  # which the cached losses are not
     return losses
 
 
@@ -234,11 +234,6 @@ def _tasks_of(job: Job, names: Sequence[str]) -> list[str]:
     return list(names) if job.only == ALL_TASKS else [job.name]
 
 
-def _of(found: Benchmark, recipe: Recipe) -> dict[str, float]:
-    """L* as the recipe wants it: shifted to `benchmark.level`, which the cached losses are not."""
-    return at_level(found.losses, recipe)
-
-
 def making(work: WorkFolder, kind: str, key: str, say: Say) -> Lock:
     """The lock for writing an entry of the cache. Waits while another process holds it."""
     return Lock(work.entry(kind, key), file=work.lock_file(kind, key), wait=say)
@@ -268,7 +263,7 @@ def kept(recipe: Recipe, prepared: Prepared, say: Say = lambda line: None) -> di
     if recipe.benchmark.file:
         return _given(Path(recipe.benchmark.file), recipe, prepared, say)
     found = cached(recipe, prepared) if recipe.benchmark.source != "none" else None
-    return _of(found, recipe) if found else None
+    return at_level(found.losses, recipe) if found else None
 
 
 def cached(recipe: Recipe, prepared: Prepared) -> Benchmark | None:

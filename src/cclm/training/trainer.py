@@ -317,7 +317,7 @@ class Trainer:
             self.outputs.console.print(
                 f"warning: competence of {lang} is {far[lang]:.3g}, far above 1: its reference loss L* of"
                 f" {reference:.2f} bits per token is much worse than this model ({event.dev_loss[lang]:.2f});"
-                " train its bitext model longer, or correct benchmark.file"
+                " raise benchmark.max_steps, or correct benchmark.file"
             )
         if more := new[LINES:]:
             self.outputs.console.print(f"warning: the same holds for {len(more)} more languages: {listed(more)}")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cclm.atomic import atomic_text
 from cclm.experiments.benchmark import benchmark
-from cclm.experiments.extend import extended_recipe
+from cclm.experiments.extend import extended_recipe, tokens_of
 from cclm.experiments.pipeline import Pipeline
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Log
@@ -71,7 +71,7 @@ def scored(recipe: Recipe) -> Result:
     log = Log.read(pipeline.folder / "log.jsonl")
     assert log.best is not None
     bleu = {name: row["bleu"] for name, row in scores.languages.items()}
-    return Result(bleu, dict(log.best.dev_loss), log.tokens)
+    return Result(bleu, dict(log.best.dev_loss), tokens_of(pipeline.folder))
 
 
 def compared(folder: Path, new: str, seed: int, steps: int, more: int) -> Rows:

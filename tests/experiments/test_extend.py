@@ -14,9 +14,8 @@ from small_recipe import recipe
 from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, TrainingError
-from cclm.experiments.extend import check_against, extended_recipe, record_before
+from cclm.experiments.extend import check_against, extended_recipe, record_before, tokens_of
 from cclm.experiments.pipeline import Pipeline
-from cclm.formats.log import Log
 from cclm.formats.scores import Before
 from cclm.recipe.loading import with_values
 from cclm.recipe.schema import Recipe
@@ -108,7 +107,8 @@ def test_it_is_compared_with_a_run_that_had_all_from_the_start(run: Path) -> Non
     before = Before.read(run.parent / "compared" / "before.json")
     assert before.from_start is not None
     assert before.from_start.run == "full"
-    tokens = [Log.read(run.parent / name / "log.jsonl").tokens for name in ("compared", "full")]
+    tokens = [tokens_of(run.parent / name) for name in ("compared", "full")]
+    assert 0 < tokens[0] < tokens[1]  # 4 steps and 6
     assert f"full, from the start: {tokens[1]:,} ({tokens[0] / tokens[1]:.0%})" in ended.stdout
     page = (run.parent / "compared" / "report.html").read_text(encoding="utf-8")
     assert f"this run took {tokens[0] / tokens[1]:.0%} of its target tokens" in page

@@ -12,6 +12,7 @@ from pathlib import Path
 from cclm.errors import ConfigError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.pipeline import run_folder
+from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log
 from cclm.formats.run import CONFIG, read_settings
 from cclm.formats.scores import BEFORE, Before, FromStart, Scores
@@ -59,7 +60,7 @@ def extended_recipe(run: Path, content: Mapping[str, object], changes: Sequence[
 def _training(run: Path, before: Recipe, given: object) -> dict[str, object]:
     """How the new run is trained unless `given` says otherwise: half the steps, at the old peak rate, annealed to zero.
 
-    At a low or a constant rate the new languages learn less, and the old ones keep no more.
+    A lower peak kept the old languages slightly better in a short extension, and the new one learnt less.
     """
     asked = given.get("max_steps") if isinstance(given, dict) else None
     steps = asked if isinstance(asked, int) else math.ceil(SHARE * int(best_of(run).name.removeprefix("step-")))
@@ -106,7 +107,13 @@ def _scores(run: Path) -> Scores:
 
 
 def _from_start(run: Path) -> FromStart:
-    return FromStart(run=run.name, scores=_scores(run), tokens=Log.read(run / LOG).tokens)
+    return FromStart(run=run.name, scores=_scores(run), tokens=tokens_of(run))
+
+
+def tokens_of(run: Path) -> int:
+    """The target tokens that a run was trained on; the log counts them every so many steps, the checkpoint the rest."""
+    log = Log.read(run / LOG)
+    return log.tokens + (tokens_after_the_log(run, log.stopped.step) if log.stopped else 0)
 
 
 @dataclass(frozen=True)
@@ -131,5 +138,5 @@ def cost_of(before: Before, recipe: Recipe) -> str | None:
     """The target tokens of the new run beside those of training all from the start; None without such a run."""
     if before.from_start is None:
         return None
-    tokens, full = Log.read(run_folder(recipe) / LOG).tokens, before.from_start
-    return f"{tokens:,} target tokens; {full.run}, from the start: {full.tokens:,} ({tokens / full.tokens:.0%})"
+    tokens, full = tokens_of(run_folder(recipe)), before.from_start
+    return f"{tokens:,} target tokens; {full.run}, from the start: {full.tokens:,} ({tokens / max(1, full.tokens):.0%})"

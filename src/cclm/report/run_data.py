@@ -276,7 +276,9 @@ def _from_start(run: Run) -> str:
     assert run.before is not None
     assert run.before.from_start is not None
     full, tokens = run.before.from_start, run.log.tokens + run.more_tokens
-    return f"{full.run}, trained on all languages; this run took {tokens / full.tokens:.0%} of its target tokens"
+    return (
+        f"{full.run}, trained on all languages; this run took {tokens / max(1, full.tokens):.0%} of its target tokens"
+    )
 
 
 def _scorers(scores: Scores | None) -> list[str]:

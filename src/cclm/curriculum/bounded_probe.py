@@ -1,14 +1,16 @@
 """Dev losses at a bounded cost: a few sentences of some languages per round, compared with what is remembered of them.
 
 The loss of a sentence differs far more from the loss of other sentences than from its own loss some steps ago. So the
-last loss of every dev sentence is remembered, and a sample measures by how much a language has *changed*. A round has a
-budget of tokens, however many languages there are: languages take turns, by need. A language whose turn has not come
-moves with the mean of the others, and its standard error grows.
+last loss of every dev sentence is remembered, and a sample measures by how much a language has *changed*. The first
+round measures everything, as a validation does. Every other one has a budget of tokens, however many languages there
+are: languages take turns, by need. A language whose turn has not come moves with the mean of the others, and its
+standard error grows.
 
     probe = BoundedProbe({"aze": tokens_of_each_dev_sentence, ...}, seed=1)
     memory = probe.start()
-    choice = probe.choose(memory, step=100, budget=5000, weights=curriculum.weights)   # choice.sentences: {"aze": indices}
-    memory, found = probe.update(memory, choice, {"aze": bits_of_each_chosen_sentence, ...})
+    choice = probe.choose(memory, step=100, budget=5000, weights=curriculum.weights)
+    measured = {lang: bits(lang, indices) for lang, indices in choice.sentences.items()}   # of each sentence
+    memory, found = probe.update(memory, choice, measured)
     curriculum.observe(step=100, dev_loss=found.dev_loss, dev_loss_se=found.dev_loss_se)
 
 Everything is a value: `choose` and `update` change nothing. Losses are in bits.
@@ -28,8 +30,6 @@ Indices = NDArray[np.int64]
 
 VISIT = 8
 """The least number of sentences that are worth measuring of a language: fewer tell little about their own error."""
-FIRST_VISIT = 16
-"""The least number of sentences of each language in the first round, when nothing is remembered."""
 FLOOR = 1 / 3
 """The part of the budget that all languages share alike; the rest goes to those that decide something."""
 NEW = 0.5
@@ -47,9 +47,13 @@ class Memory:
     credits: Mapping[str, float]
     """The number of sentences that a language has saved up for its next visit."""
     spread: float = 0.0
-    """How much the changes of languages differ within a round: a standard deviation, in bits per token."""
-    rounds: int = 0
-    """The number of rounds so far."""
+    """How much the change of a language differs from the mean of others within a round: a standard deviation, in bits
+    per token."""
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The languages of which nothing is remembered yet."""
+        return tuple(lang for lang, error in self.errors.items() if math.isinf(error))
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,9 @@ class BoundedProbe:
         self._tokens = {lang: np.array(list(counts), dtype=np.float64) for lang, counts in tokens.items()}
         for lang, counts in self._tokens.items():
             if not len(counts) or not counts.min() > 0:
-                raise ValueError(f"dev set of {lang}: every sentence needs at least 1 target token, and it at least one")
+                raise ValueError(
+                    f"dev set of {lang}: every sentence needs at least 1 target token, and it at least one"
+                )
         self._seed = seed
         self._languages = sorted(self._tokens)
         self._means = {lang: float(counts.mean()) for lang, counts in self._tokens.items()}
@@ -111,7 +117,7 @@ class BoundedProbe:
         )
 
     def choose(self, memory: Memory, *, step: int, budget: float, weights: Mapping[str, float]) -> Choice:
-        """The sentences of this round, of `budget` target tokens in all.
+        """The sentences of this round, of `budget` target tokens in all; all sentences of a language that is unknown.
 
         `weights` are the sampling weights of the languages that take part; all others wait.
         """
@@ -121,13 +127,10 @@ class BoundedProbe:
             for lang, counts in self._tokens.items()
         }
         sizes = self._sizes(saved, budget)
-        if not memory.rounds:  # whatever it costs: a language that was never measured has no dev loss at all
-            least = {lang: min(FIRST_VISIT, len(counts)) for lang, counts in self._tokens.items()}
-            sizes = {lang: max(sizes.get(lang, 0), least[lang]) for lang in self._tokens}
-        return Choice(
-            {lang: self._draw(lang, step, size) for lang, size in sizes.items()},
-            {lang: max(0.0, saved[lang] - sizes.get(lang, 0)) for lang in self._tokens},
-        )
+        credits = {lang: saved[lang] - sizes.get(lang, 0) for lang in self._tokens}
+        for lang in memory.unknown:
+            sizes[lang], credits[lang] = len(self._tokens[lang]), memory.credits[lang]
+        return Choice({lang: self._draw(lang, step, size) for lang, size in sizes.items()}, credits)
 
     def _needs(self, weights: Mapping[str, float]) -> dict[str, float]:
         """The part of the budget that each language gets: what decides an admission or a weight needs more.
@@ -159,13 +162,11 @@ class BoundedProbe:
         positions = np.arange(size, dtype=np.int64)
         return np.sort(shuffled_many(positions, len(self._tokens[lang]), key(self._seed, "probe", step, lang)))
 
-    def update(
-        self, memory: Memory, choice: Choice, measured: Mapping[str, Numbers]
-    ) -> tuple[Memory, Estimate]:
+    def update(self, memory: Memory, choice: Choice, measured: Mapping[str, Numbers]) -> tuple[Memory, Estimate]:
         """The memory after a round, and the dev losses; `measured` has the losses of the chosen sentences."""
         visited = [lang for lang in choice.sentences if np.isfinite(measured[lang]).all()]
         changes = {lang: self._change(memory, lang, choice.sentences[lang], measured[lang]) for lang in visited}
-        mean, spread = self._pooled(changes, memory)
+        mean, spread = self._pooled({lang: changes[lang] for lang in changes.keys() - set(memory.unknown)}, memory)
         losses, errors = dict(memory.losses), dict(memory.errors)
         for lang, counts in self._tokens.items():
             change, error = changes.get(lang, (mean, memory.errors[lang] + spread))
@@ -173,7 +174,7 @@ class BoundedProbe:
             if lang in changes:
                 losses[lang][choice.sentences[lang]] = measured[lang]
             errors[lang] = error
-        after = Memory(losses, errors, choice.credits, spread, memory.rounds + 1)
+        after = Memory(losses, errors, choice.credits, spread)
         return after, self.estimate(after, unknown=choice.sentences.keys() - changes.keys())
 
     def _change(self, memory: Memory, lang: str, chosen: Indices, measured: Numbers) -> tuple[float, float]:
@@ -196,10 +197,12 @@ class BoundedProbe:
             return 0.0, memory.spread
         found = np.array([changes[lang] for lang in sorted(changes)])
         mean = float(found[:, 0].mean())
-        if len(found) < 2 or not memory.rounds:  # in the first round a change is the loss itself
+        if len(found) < 2:
             return mean, memory.spread
-        variance = max(0.0, float(found[:, 0].var(ddof=1) - (found[:, 1] ** 2).mean()))
-        older = memory.spread**2 if memory.rounds > 1 else variance
+        total = float(found[:, 0].var(ddof=1))
+        # The variance of what a further language deviates by: its own, without the noise of the samples, and the mean's.
+        variance = max(0.0, total - float((found[:, 1] ** 2).mean())) + total / len(found)
+        older = memory.spread**2 or variance
         return mean, math.sqrt(NEW * variance + (1 - NEW) * older)
 
     def refresh(self, memory: Memory, measured: Mapping[str, Numbers]) -> Memory:
@@ -208,11 +211,9 @@ class BoundedProbe:
         return replace(memory, losses={**memory.losses, **good}, errors={**memory.errors, **dict.fromkeys(good, 0.0)})
 
     def estimate(self, memory: Memory, unknown: Iterable[str] = ()) -> Estimate:
-        """The dev losses as they are remembered; NaN for those that are `unknown`."""
-        known = {
-            lang: float(memory.losses[lang].sum() / counts.sum()) for lang, counts in self._tokens.items()
-        }
-        return Estimate({**known, **dict.fromkeys(unknown, math.nan)}, dict(memory.errors))
+        """The dev losses as they are remembered; NaN for those that are `unknown`, here or in memory."""
+        known = {lang: float(memory.losses[lang].sum() / counts.sum()) for lang, counts in self._tokens.items()}
+        return Estimate({**known, **dict.fromkeys((*unknown, *memory.unknown), math.nan)}, dict(memory.errors))
 
 
 def _to_one(parts: Numbers) -> Numbers:

@@ -14,7 +14,6 @@ from cclm.errors import ConfigError
 from cclm.rng import key, uniform
 from cclm.simulate.scenario import Scenario
 
-
 DEV_SAMPLE = 256
 """The sentences of a probe, where a scenario does not set `dev_sample`. The bounded probe is not simulated."""
 

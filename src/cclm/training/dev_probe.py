@@ -53,6 +53,10 @@ class DevProbe:
 
     def measure(self, model: TranslationModel, step: int, trained: int, weights: Mapping[str, float]) -> Found:
         """A round, after training on so many target tokens since the one before."""
+        if len(self.memory.unknown) == len(self._dev):  # everything, without gathering all of it in memory first
+            memory = self._all(model, "probe").memory
+            estimate = self._bounded.estimate(memory)
+            return Found(estimate.dev_loss, estimate.dev_loss_se, memory)
         budget = FORWARD * self._share * trained
         choice = self._bounded.choose(self.memory, step=step, budget=budget, weights=weights)
         batches = mixed_batches(self._dev, choice.sentences, self._budget)
@@ -63,7 +67,11 @@ class DevProbe:
         return Found(estimate.dev_loss, estimate.dev_loss_se, memory)
 
     def measure_all(self, model: TranslationModel) -> FoundAll:
-        """A validation: all sentences, in the batches of each task."""
+        """A validation."""
+        return self._all(model, "validation")
+
+    def _all(self, model: TranslationModel, place: str) -> FoundAll:
+        """All sentences, in the batches of each task."""
         sizes = {name: batches.sentences for name, batches in self._dev.items()}
         firsts = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
         batches = (
@@ -71,7 +79,7 @@ class DevProbe:
             for name, dev in self._dev.items()
             for batch in dev.in_order()
         )
-        found = self._losses(model, batches, sizes, "validation")
+        found = self._losses(model, batches, sizes, place)
         means = {name: losses.sum(axis=0) / self._dev[name].target_tokens.sum() for name, losses in found.items()}
         dev_losses = {name: DevLoss(float(smoothed), float(nll)) for name, (smoothed, nll) in means.items()}
         smoothed = {name: losses[:, 0] for name, losses in found.items()}
@@ -100,7 +108,6 @@ class DevProbe:
             **{PREFIX + name: np.ascontiguousarray(losses) for name, losses in memory.losses.items()},
             **{what: np.array([values[name] for name in self._dev]) for what, values in per_language.items()},
             "spread": np.array([memory.spread]),
-            "rounds": np.array([float(memory.rounds)]),
         }
 
     def load_state(self, saved: Mapping[str, NDArray[np.float64]]) -> None:
@@ -113,4 +120,4 @@ class DevProbe:
             if losses[name].shape != (dev.sentences,):
                 raise ValueError(f"{len(losses[name])} dev sentences of {name}; its dev set has {dev.sentences}")
         errors, credits = (dict(zip(self._dev, saved[what].tolist(), strict=True)) for what in ("errors", "credits"))
-        self.memory = Memory(losses, errors, credits, float(saved["spread"][0]), int(saved["rounds"][0]))
+        self.memory = Memory(losses, errors, credits, float(saved["spread"][0]))

@@ -59,9 +59,7 @@ class Measured:
 
     def observe(self, curriculum: Curriculum) -> tuple[str, ...]:
         """Lets a curriculum observe it; returns the languages that it admits."""
-        return curriculum.observe(
-            step=self.step, dev_loss=self.dev_loss, dev_loss_se=self.dev_loss_se, **self.signals
-        )
+        return curriculum.observe(step=self.step, dev_loss=self.dev_loss, dev_loss_se=self.dev_loss_se, **self.signals)
 
 
 class Forks:

@@ -118,15 +118,15 @@ def with_probe(folder: Path, recipe: Recipe) -> Recipe:
     """The recipe with one of `curriculum.probe` and `dev_sample`: its own, that of the run, or the bounded probe."""
     if recipe.curriculum.probe or recipe.curriculum.dev_sample:
         return recipe
-    probe = {"probe": recipe.curriculum.bounded}
+    own = recipe.curriculum
     if (folder / MADE_FROM).exists():
         try:
             begun = _read(folder).recipe["curriculum"]
             own = CurriculumSection.model_validate({name: begun[name] for name in PROBES if name in begun})
         except (KeyError, TypeError, ValueError):
             raise _damaged(folder) from None
-        probe = {"probe": own.bounded, "dev_sample": own.dev_sample}
-    return recipe.model_copy(update={"curriculum": recipe.curriculum.model_copy(update=probe)})
+    update = {"probe": own.bounded, "dev_sample": own.dev_sample}
+    return recipe.model_copy(update={"curriculum": recipe.curriculum.model_copy(update=update)})
 
 
 def changes(folder: Path, now: MadeFrom) -> list[str]:

@@ -200,7 +200,7 @@ class BoundedProbe:
         if len(found) < 2:
             return mean, memory.spread
         total = float(found[:, 0].var(ddof=1))
-        # The variance of what a further language deviates by: its own, without the noise of the samples, and the mean's.
+        # By what a further language deviates: variance between languages, without the samples' noise, and of the mean.
         variance = max(0.0, total - float((found[:, 1] ** 2).mean())) + total / len(found)
         older = memory.spread**2 or variance
         return mean, math.sqrt(NEW * variance + (1 - NEW) * older)

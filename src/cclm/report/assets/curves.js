@@ -39,7 +39,7 @@ function charts(data) {
   const threshold = data.threshold === null ? null : { value: data.threshold, label: `threshold ${data.threshold}` };
   return [
     {
-      ...chartOf("competence", "Competence", competence, NOTES.competence + weakReference(data)),
+      ...chartOf("competence", "Competence", competence, NOTES.competence + standardErrors(data) + weakReference(data)),
       ...competenceScale(extent(competence)[1]), rule: { value: 1, label: "bitext model" },
     },
     {
@@ -52,6 +52,15 @@ function charts(data) {
     },
     { ...chartOf("dev-loss", "Dev loss", loss, NOTES.loss), range: around(extent(loss)) },
   ];
+}
+
+// The bounded probe estimates how far its competences may be off.
+function standardErrors(data) {
+  const known = data.languages.filter(({ competence_se: error }) => typeof error === "number");
+  if (!known.length) return "";
+  const shown = known.slice(0, 8).map(({ name, competence_se: error }) => `${name} ±${short(error, 3)}`);
+  const more = known.length > shown.length ? [`${known.length - shown.length} more`] : [];
+  return ` Standard errors in the last round: ${listed([...shown, ...more])}.`;
 }
 
 // Competence is 2^(L* - dev loss): at 2, the bitext model is one bit per token worse than this model.

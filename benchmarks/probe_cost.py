@@ -5,9 +5,9 @@
 
 The real trainer with the small model of benchmarks/growth.py (1+1 layers, width 64, one thread), random ids. Times are
 processor seconds of this process, of steps and of rounds (probe, curriculum, log) separately, so that other processes
-hardly matter: tokens/s without probes are tokens by the time of steps, with probes by the time of both. Rounds have 25
-steps; the paper's probe takes 64 sentences per language in each, as many per step as 256 in 100 steps. The first round
-of the bounded probe measures whole dev sets, as a validation does, and is left out.
+hardly matter: tokens/s without probes are tokens by the time of steps, with probes by the time of both. Rounds have 100
+steps, or fewer with `--every`; the paper's probe takes 256 sentences per language in 100 steps. The first round of the
+bounded probe measures whole dev sets, as a validation does, and is left out.
 """
 
 import argparse
@@ -35,8 +35,7 @@ from cclm.training import session  # noqa: E402
 from cclm.training.dev_probe import DevProbe  # noqa: E402
 from cclm.training.trainer import Trainer  # noqa: E402
 
-EVERY, SAMPLE = 25, 64
-ROUNDS = {"paper": 1, "bounded": 3}
+PROBES = ("paper", "bounded")
 
 
 @dataclass
@@ -52,6 +51,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--languages", type=int, nargs="+", default=[8, 50, 200, 1000])
     parser.add_argument("--work", type=Path, default=Path("work/probe-cost"), help="folder for data and runs")
+    parser.add_argument("--every", type=int, default=100, help="steps per round")
+    parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(machine(1))
@@ -60,17 +61,18 @@ def main() -> None:
         folder = options.work / str(languages)
         shutil.rmtree(folder, ignore_errors=True)
         write(folder / "prepared", corpus=PAIRS, languages=languages)
-        for probe in ROUNDS:
-            print(f"| {languages:,} | {probe} | {row(measure(folder, probe))} |", flush=True)
+        for probe in PROBES:
+            spent = measure(folder, probe, options.every, options.rounds)
+            print(f"| {languages:,} | {probe} | {row(spent)} |", flush=True)
         shutil.rmtree(folder)
 
 
-def measure(folder: Path, probe: str) -> Spent:
+def measure(folder: Path, probe: str, every: int, rounds: int) -> Spent:
     """Trains for some rounds."""
     prepared, size, spent = Prepared.open(folder / "prepared"), SIZES["GROWTH"], Spent()
-    recipe = recipe_of(size, "fp32", folder / probe, languages=prepared.languages, budget=size.step_tokens, every=EVERY)
-    sample = {"dev_sample": SAMPLE} if probe == "paper" else {"dev_sample": None}
-    training = recipe.training.model_copy(update={"max_steps": EVERY * ROUNDS[probe]})
+    recipe = recipe_of(size, "fp32", folder / probe, languages=prepared.languages, budget=size.step_tokens, every=every)
+    sample = {"dev_sample": 256 * every // 100} if probe == "paper" else {"dev_sample": None}
+    training = recipe.training.model_copy(update={"max_steps": every * rounds})
     recipe = recipe.model_copy(update={"curriculum": recipe.curriculum.model_copy(update=sample), "training": training})
     originals = {name: getattr(Trainer, name) for name in (*spent.seconds, "_validate", "save")}
     for name in spent.seconds:

@@ -56,6 +56,7 @@ class Runs:
         """Everything that must be equal to the byte; the name of the run stands in none of it."""
         run = self.folder(name)
         latest = run / "checkpoints" / (run / "checkpoints" / "latest").read_text().strip()
-        files = [*COMPARED, *(path.name for path in latest.glob("average.safetensors"))]
+        more = ("average.safetensors", "probe.safetensors")
+        files = [*COMPARED, *(name for name in more if (latest / name).exists())]
         found = {file: (latest / file).read_bytes() for file in files}
         return found | {"log": (run / "log.jsonl").read_bytes(), "best": (run / "checkpoints" / "best").read_bytes()}

@@ -83,7 +83,7 @@ def test_an_invalid_override_is_refused(change: str, message: str) -> None:
     ("content", "message"),
     [
         ({"gatee": {}}, "x: unknown key 'gatee'; did you mean 'gate'?"),
-        ({"zzz": 1}, "x: unknown key 'zzz'; known keys: dev_sample, every, gate, sampler, smoothing"),
+        ({"zzz": 1}, "x: unknown key 'zzz'; known keys: dev_sample, every, gate, probe, sampler,"),
         (
             {"gate": {"name": "competance"}},
             "x: gate.name must be one of 'all', 'competence', 'step'; got 'competance'",
@@ -99,6 +99,11 @@ def test_an_invalid_override_is_refused(change: str, message: str) -> None:
         ({"sampler": {"name": "temperature", "tau": "hot"}}, "x: sampler.tau must be a number or a list"),
         ({"every": 0}, "x: every should be greater than or equal to 1; got 0"),
         ({"gate": 3}, "x: gate should be a valid dictionary or object"),
+        (
+            {"probe": {"share": 0.05}, "dev_sample": 64},
+            "x: probe and dev_sample are both set (share 0.05, 64 sentences): set one of them to null",
+        ),
+        ({"probe": {"share": 0}}, "x: probe.share should be greater than 0; got 0"),
     ],
 )
 def test_an_error_names_the_key_the_value_and_the_remedy(content: dict[str, Any], message: str) -> None:

@@ -175,6 +175,13 @@ def test_rounds_with_an_admission_are_kept_among_very_many(tmp_path: Path) -> No
     assert rounds["measured"] == 10_000
 
 
+def test_standard_errors_of_the_last_round_are_in_the_data_where_they_were_measured(tmp_path: Path) -> None:
+    first = {"event": "probe", "step": 100, "dev_loss": {"a": 1.0, "b": 2.0}, "competence": {"a": 0.5, "b": 0.4}}
+    write_log(tmp_path, [first, {**first, "step": 200, "competence_se": {"a": 0.02}}])
+    errors = [language.get("competence_se") for language in page_of(tmp_path).data["languages"]]
+    assert errors == [0.02, None]
+
+
 def test_a_language_without_an_event_is_admitted_at_the_first_probe_that_lists_it(tmp_path: Path) -> None:
     first = {"event": "probe", "step": 100, "dev_loss": {"a": 1.0, "b": 2.0}, "admitted": ["a"]}
     write_log(tmp_path, [first, {**first, "step": 200, "admitted": ["a", "b"]}])

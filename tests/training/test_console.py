@@ -12,7 +12,7 @@ from terminal import Terminal, on_a_terminal
 
 from cclm.formats.checkpoint import Progress, SinceShown
 from cclm.formats.log import PerLanguage, Probe, Train
-from cclm.training.console import Shown, TrainingConsole, duration, fitting
+from cclm.training.console import Shown, TrainingConsole, duration, fitting, language_table
 
 
 def trained(step: int, tokens: dict[str, int] | None = None) -> Train:
@@ -179,3 +179,11 @@ def test_the_terminal_of_these_tests_scrolls_and_overwrites() -> None:
     assert terminal.screen == ["three", "four and m", "ore"]
     terminal.feed("\r\x1b[2K\x1b[1A\x1b[2Kx\x1b[1;32my\x1b[0m")
     assert terminal.screen == ["three", "xy", ""]
+
+
+def test_a_competence_is_shown_with_its_standard_error_where_it_is_known() -> None:
+    latest = Probe(
+        step=5, dev_loss={"tur": 4.0, "aze": 5.0}, competence={"tur": 0.7, "aze": 0.5}, competence_se={"tur": 0.034}
+    )
+    table = language_table(latest, {"tur": 1.0, "aze": 0.0}, threshold=None, height=20)
+    assert list(table.columns[2].cells) == [".70 ±.03", ".50"]

@@ -57,7 +57,7 @@ def result(run: Path) -> dict[str, bytes]:
     found = {
         f"{path.name}/{file}": (path / file).read_bytes()
         for path in run.glob("checkpoints/step-*")
-        for file in (*COMPARED, "average.safetensors")
+        for file in (*COMPARED, "average.safetensors", "probe.safetensors")
         if (path / file).exists()
     }
     pointers = {name: (run / "checkpoints" / name).read_bytes() for name in ("latest", "best")}
@@ -71,6 +71,17 @@ def test_leaves_are_equal_to_independent_runs_to_the_byte(folder: Path, data: Pr
     runs = folder / "many" / "tree"
     admitted = {name: [(e["step"], e["language"]) for e in events(runs / name, "admitted")] for name in gates}
     assert len({json.dumps(steps) for steps in admitted.values()}) >= 4  # gates that open at different times
+
+
+@pytest.mark.slow
+def test_so_are_those_with_a_bounded_probe(folder: Path, data: Prepared) -> None:
+    """They measure the same sentences as long as they share a training, whatever their thresholds are."""
+    bounded = ("curriculum.dev_sample=null", "curriculum.probe.share=0.1", "training.max_steps=40")
+    gates = {name: each for name, each in gated(folder, *bounded).items() if name in ("avg-0.3", "max-0.4", "avg-9.0")}
+    compare(gates, data, folder / "bounded")
+    runs = folder / "bounded" / "tree"
+    assert len({json.dumps([e["step"] for e in events(runs / name, "admitted")]) for name in gates}) == 3
+    assert list((runs / "max-0.4").glob("checkpoints/step-*/probe.safetensors"))
 
 
 @pytest.mark.slow

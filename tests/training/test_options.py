@@ -23,10 +23,12 @@ OPTIONS = {
     "ema": ["training.average.ema=0.9"],
     "last": ["training.average.last=3"],
     "pieces": ["training.split_pieces={source: 0.3, target: 0.2}"],
+    "bounded": ["curriculum.dev_sample=null", "curriculum.probe.share=0.1"],
+    "bounded average": ["curriculum.dev_sample=null", "training.average.last=3", "curriculum.gate.confidence=1"],
     "all": [*WSD, "training.average.ema=0.9", "training.split_pieces={source: 0.3, target: 0.2}"],
 }
 """Settings of a training by a short name."""
-RESUMED = ("early", "last", "all")
+RESUMED = ("early", "last", "all", "bounded", "bounded average")
 """Those that have a state of their own, or have all of them together."""
 
 
@@ -39,10 +41,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 
 def whole(runs: Runs, option: str) -> Path:
     """The run directory of an undisturbed training, trained the first time."""
-    if not runs.folder(option).exists():
-        finished = runs.train(option, *OPTIONS[option])
+    name = option.replace(" ", "-")
+    if not runs.folder(name).exists():
+        finished = runs.train(name, *OPTIONS[option])
         assert finished.code == 0, finished.output
-    return runs.folder(option)
+    return runs.folder(name)
 
 
 def events(run: Path, kind: str) -> list[dict[str, object]]:
@@ -54,7 +57,7 @@ def events(run: Path, kind: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize("option", RESUMED)
 def test_killed_and_told_to_stop_it_resumes_to_the_same_bytes(runs: Runs, option: str) -> None:
     whole(runs, option)
-    name, settings = f"stopped-{option}", OPTIONS[option]
+    name, settings = f"stopped-{option.replace(' ', '-')}", OPTIONS[option]
     for moment, code in {
         "validation:measured,2,SIGKILL": -signal.SIGKILL,
         "validation,3,SIGTERM": 143,
@@ -64,7 +67,7 @@ def test_killed_and_told_to_stop_it_resumes_to_the_same_bytes(runs: Runs, option
         assert runs.train(name, *settings, fault=moment).code == code
     finished = runs.train(name, *settings)
     assert finished.code == 0, finished.output
-    assert runs.result(name) == runs.result(option)
+    assert runs.result(name) == runs.result(option.replace(" ", "-"))
 
 
 def test_the_learning_rate_anneals(runs: Runs) -> None:

@@ -34,14 +34,17 @@ PYTHON = [sys.executable, "-m"]
 TORCHRUN = [*PYTHON, "torch.distributed.run"]
 SHARED = "training.accumulate=1"
 """With two ranks: as many micro-batches a step as the recipe has for one process."""
-COMPARED = ("model.safetensors", "optimizer.safetensors", "average.safetensors", "curriculum.json", "progress.json")
+COMPARED = (
+    "model.safetensors", "optimizer.safetensors", "average.safetensors", "curriculum.json", "progress.json",
+    "probe.safetensors",
+)  # fmt: skip
 RECIPE = """version: 1
 name: small
 work: {folder}/work
 data: {{format: tsv, path: {folder}/text, high_resource: [tur, por], low_resource: [aze, glg]}}
 vocabulary: {{pieces: 120}}
 model: {{layers: 1, heads: 2, width: 16, feed_forward: 32, dropout: 0.2}}
-curriculum: {{gate: {{threshold: 0.3}}, sampler: {{name: chi-square}}, every: 5, dev_sample: 8}}
+curriculum: {{gate: {{threshold: 0.3}}, sampler: {{name: chi-square}}, every: 5, probe: {{share: 0.1}}}}
 benchmark: {{file: {folder}/benchmark.json}}
 training: {{batch_tokens: 200, accumulate: 2, learning_rate: 0.01, warmup: 10, max_steps: 60, validate_every: 12,
             schedule: wsd, decay: 9, average: {{ema: 0.9}}, split_pieces: {{source: 0.2}}, clip: 1.0, device: cpu,

@@ -6,7 +6,7 @@ from copy import deepcopy
 from functools import cached_property
 from typing import Any
 
-from cclm.curriculum.competence import self_evaluated
+from cclm.curriculum.competence import self_evaluated, self_evaluated_se
 from cclm.curriculum.draws import Distribution
 from cclm.curriculum.languages import (
     check_benchmark,
@@ -54,6 +54,7 @@ class Curriculum:
                 check_complete(self._benchmark, self._sizes, f"benchmark losses (L*) for {type(part).__name__}")
         self._step = self._round = 0
         self._dev_loss: dict[str, float] = {}
+        self._dev_loss_se: dict[str, float] = {}
         self._refused: dict[str, dict[str, int]] = {}
         self._admissions: dict[str, dict[str, object]] = {}
         self._readiness: dict[str, float] = {}
@@ -97,6 +98,15 @@ class Curriculum:
         }
 
     @property
+    def competence_se(self) -> dict[str, float]:
+        """The standard error of each competence whose dev loss was observed with one."""
+        return {
+            lang: self_evaluated_se(value, self._dev_loss_se[lang])
+            for lang, value in self.competence.items()
+            if lang in self._dev_loss_se
+        }
+
+    @property
     def needs(self) -> frozenset[str]:
         """The signals, beside dev_loss, that the next observation must have."""
         due = [part for part in (self._gate, self._sampler) if (self._round + 1) % _every(part) == 0]
@@ -107,23 +117,41 @@ class Curriculum:
         """All signals, beside dev_loss, that gate or sampler need in any round."""
         return (_needs(self._gate) | _needs(self._sampler)) - {"benchmark"}
 
-    def observe(self, *, step: int, dev_loss: Mapping[str, float], **signals: Any) -> tuple[str, ...]:
+    def observe(
+        self,
+        *,
+        step: int,
+        dev_loss: Mapping[str, float],
+        dev_loss_se: Mapping[str, float] | None = None,
+        **signals: Any,
+    ) -> tuple[str, ...]:
         """Takes one round of measurements; returns the languages that it admits.
 
         `dev_loss` has bits per target token for every language, admitted or not. A value that is NaN, infinite or
-        negative is ignored: the last good one is used, and `explain` counts it under "refused".
+        negative is ignored: the last good one is used, and `explain` counts it under "refused". `dev_loss_se` has the
+        standard errors of dev losses, where they are known.
         """
         if isinstance(step, bool) or not isinstance(step, int) or step < self._step:
             raise ValueError(f"observe: step {step!r} after step {self._step}; steps are whole numbers that rise")
         check_complete(dev_loss, self._sizes, "dev_loss")
         self._check_signals(signals)
         good = self._good("dev_loss", dev_loss, least=0.0)
+        errors = self._good("dev_loss_se", dev_loss_se or {}, least=0.0)
         signals = {name: self._good(name, values) for name, values in signals.items()}
         self._step, self._round = step, self._round + 1
         for lang, loss in good.items():
             past = self._dev_loss.get(lang, loss)
             self._dev_loss[lang] = self._smoothing * past + (1 - self._smoothing) * loss
+            self._set_error(lang, errors.get(lang))
         return self._decide({"dev_loss": good, **signals})
+
+    def _set_error(self, lang: str, error: float | None) -> None:
+        """Keeps the standard error of a dev loss that was just observed, smoothed as the loss itself."""
+        past = self._dev_loss_se.pop(lang, None)
+        if error is not None and past is not None:
+            error = math.hypot(self._smoothing * past, (1 - self._smoothing) * error)
+        if error is not None:
+            self._dev_loss_se[lang] = error
 
     def admit_remaining(self) -> tuple[str, ...]:
         """Admits all remaining languages (the paper's second phase) and returns them; the weights follow at once."""
@@ -135,11 +163,16 @@ class Curriculum:
     def explain(self) -> dict[str, Any]:
         """All that led to the present weights, as plain JSON: for log.jsonl and for people."""
         # A plain dict and no class: programs outside cclm read it, and the curriculum needs NumPy alone.
+        errors = {
+            "dev_loss_se": self._in_order(self._dev_loss_se),
+            "competence_se": self._in_order(self.competence_se),
+        }
         return {
             "step": self._step,
             "round": self._round,
             "dev_loss": self._in_order(self._dev_loss),
             "competence": self._in_order(self.competence),
+            **{name: values for name, values in errors.items() if values},
             "hrls_competence": dict(self._readiness),
             "weights": self.weights,
             "admitted": list(self.admitted),
@@ -156,6 +189,7 @@ class Curriculum:
             "step": self._step,
             "round": self._round,
             "dev_loss": dict(self._dev_loss),
+            **({"dev_loss_se": dict(self._dev_loss_se)} if self._dev_loss_se else {}),
             "refused": {name: dict(counts) for name, counts in self._refused.items()},
             "admissions": {lang: dict(facts) for lang, facts in self._admissions.items()},
             "weights": self.weights,
@@ -173,6 +207,7 @@ class Curriculum:
                 raise ValueError(f"state of another curriculum: {_difference(name, saved.get(name), mine[name])}")
         self._step, self._round = state["step"], state["round"]
         self._dev_loss = dict(state["dev_loss"])
+        self._dev_loss_se = dict(state.get("dev_loss_se", {}))
         self._refused = {name: dict(counts) for name, counts in state["refused"].items()}
         self._admissions = {lang: dict(facts) for lang, facts in state["admissions"].items()}
         self._readiness = dict(state["readiness"])
@@ -228,6 +263,7 @@ class Curriculum:
             competence=self.competence,
             signals=signals,
             memory=self._memory[part],
+            competence_se=self.competence_se,
         )
 
     def _check_signals(self, signals: Mapping[str, Any]) -> None:

@@ -155,6 +155,11 @@ class LanguageGraph:
             raise ValueError(f"language graph: expected an object, got {type(content).__name__}")
         return cls.from_dict(content)
 
+    def shares_by_lrl(self) -> dict[str, dict[str, float]]:
+        """The shares as a table: how much each HRL counts in the HRLs-evaluated competence of each LRL."""
+        columns = zip(self.canonical_lrls, self.shares.T.tolist(), strict=True)
+        return {lrl: dict(zip(self.canonical_hrls, column, strict=True)) for lrl, column in columns}
+
     def to_dot(self) -> str:
         """The graph for Graphviz, the edge of the nearest HRL of each LRL in bold."""
         lines = ["digraph languages {", "  rankdir=LR;", "  node [shape=circle];"]

@@ -1,7 +1,7 @@
 """The interface of gates and samplers, for those of users too: what they are given, and what they return."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Reasons = Mapping[str, Mapping[str, Any]]
@@ -32,6 +32,8 @@ class Situation:
     """The signals of this observation, as measured; empty between observations."""
     memory: dict[str, Any]
     """The gate's or sampler's own state, to read and write: plain JSON, saved and restored with the curriculum."""
+    competence_se: Mapping[str, float] = field(default_factory=dict)
+    """The standard error of each competence; absent where the observation had no `dev_loss_se`."""
 
 
 class Gate(Protocol):

@@ -208,6 +208,11 @@ class Batches:
         """The number of sentence pairs."""
         return len(self._corpus)
 
+    @property
+    def target_tokens(self) -> Ids:
+        """The number of target tokens of each sentence, as in the loss."""
+        return self._lengths(np.arange(len(self._corpus)))[1].astype(np.int64)
+
     def in_batches(self, indices: Ids) -> Iterator[Batch]:
         """Batches of the given sentences, shortest first; used for samples of a dev set."""
         longest = np.maximum(*self._lengths(indices))
@@ -215,16 +220,9 @@ class Batches:
         order, longest = indices[by_length], longest[by_length]
         start = 0
         while start < len(order):
-            size = self._batch_size(longest[start:])
+            size = batch_size(longest[start:], self._budget)
             yield self.of(order[start : start + size])
             start += size
-
-    def _batch_size(self, lengths: Indices) -> int:
-        """How many of these sentences, shortest first, fit into a batch within the budget and with little padding."""
-        costs = lengths * np.arange(1, len(lengths) + 1, dtype=np.int64)
-        padding = costs - np.cumsum(lengths)
-        fits = (costs <= self._budget) & ((padding <= MAX_PADDING * costs) | (costs <= SMALL_BATCH))
-        return len(fits) if fits.all() else max(1, int(np.argmin(fits)))
 
     def in_order(self) -> Iterator[Batch]:
         """Batches of all sentences, without shuffling; used for dev and test sets."""
@@ -256,6 +254,14 @@ class Batches:
             source + np.int32(self._direction.source_tag is not None),
             target + np.int32(len(self._direction.predicted_tag)),
         )
+
+
+def batch_size(lengths: Indices, budget: int) -> int:
+    """How many of these sentences, shortest first, fit into a batch within the budget and with little padding."""
+    costs = lengths * np.arange(1, len(lengths) + 1, dtype=np.int64)
+    padding = costs - np.cumsum(lengths)
+    fits = (costs <= budget) & ((padding <= MAX_PADDING * costs) | (costs <= SMALL_BATCH))
+    return len(fits) if fits.all() else max(1, int(np.argmin(fits)))
 
 
 def _padded(corpus: Corpus, sentences: Ids, *, before: tuple[int, ...], after: int | None, pad: int) -> Ids:

@@ -80,17 +80,21 @@ class Diagnosis:
         }
 
 
+SMALL_DEV = 256
+"""Dev sets with fewer pairs are reported."""
+
+
 def diagnose(
     data: DataSection,
     *,
-    probe: int,
+    probe: int | None = None,
     pieces: int | None = None,
     workers: int | None = None,
     progress: Progress = lambda stage, pairs: None,
 ) -> Diagnosis:
     """Checks all text of a recipe. A language that cannot be read is reported, and the others are still checked.
 
-    `probe` is the number of dev sentences per probe, `pieces` the maximum number of subwords per model.
+    `probe` is `curriculum.dev_sample`, `pieces` the maximum number of subwords per model.
     """
     texts = Texts(data)
     rows: list[Row] = []
@@ -159,16 +163,16 @@ def _identified(texts: Texts, lang: str, split: str, identifier: Identifier | No
     return {side: identifier.shares(sides[side]) for side in sides if expected[side] in identifier.languages}
 
 
-def _split_problems(lang: str, findings: dict[str, Findings], probe: int) -> Iterator[Problem]:
+def _split_problems(lang: str, findings: dict[str, Findings], probe: int | None) -> Iterator[Problem]:
     if "dev" not in findings:
         yield Problem(
             "error", f"{lang} has no dev set: add one, or set data.cut.dev=500 to take it from the training text"
         )
     elif findings["dev"].is_empty:
         yield Problem("error", empty_set(lang, "dev"))
-    elif findings["dev"].kept < probe:
-        size = findings["dev"].kept
-        yield Problem("warning", f"dev set of {lang}: {size} pairs; a probe uses all of them instead of {probe}")
+    elif (size := findings["dev"].kept) < (probe or SMALL_DEV):
+        effect = f"a probe uses all of them instead of {probe}" if probe else "dev losses of so few are uncertain"
+        yield Problem("warning", f"dev set of {lang}: {size} pairs; {effect}")
     if "test" not in findings:
         yield Problem("warning", f"{lang} has no test set: it is not scored and not part of any mean")
     elif findings["test"].is_empty:

@@ -88,7 +88,7 @@ def bitext_recipe(recipe: Recipe) -> Recipe:
         "gate": {"name": "all"},
         "sampler": {"name": "temperature", "tau": 1.0},
         "every": training.validate_every,
-        "dev_sample": recipe.curriculum.dev_sample,
+        "dev_sample": recipe.curriculum.dev_sample,  # with null, a run that was begun keeps its own
     }
     content["training"] = training.model_dump(mode="json")
     return Recipe.model_validate(content)

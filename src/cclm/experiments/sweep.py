@@ -126,12 +126,14 @@ def sweep_folder(recipe: Recipe) -> Path:
 
 def grid_recipes(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Aggregate]) -> list[Recipe]:
     """The recipe of every leaf."""
-    made = []
+    made, own = [], recipe.curriculum.gate
+    confidence = own.confidence if isinstance(own, CompetenceSection) else 0.0
     for aggregate in aggregates:
         for threshold in thresholds:
             content = recipe.model_dump(mode="json")
             content["name"] = f"{recipe.name}-{aggregate}-{threshold:g}"
-            content["curriculum"]["gate"] = {"name": "competence", "aggregate": aggregate, "threshold": threshold}
+            gate = {"name": "competence", "aggregate": aggregate, "threshold": threshold, "confidence": confidence}
+            content["curriculum"]["gate"] = gate
             made.append(Recipe.model_validate(content))
     return made
 

@@ -2,6 +2,7 @@
 
 checkpoints/step-00001000/{model.safetensors, optimizer.safetensors, curriculum.json, progress.json, manifest.json}
                           average.safetensors, with `training.average`
+                          probe.safetensors, with the bounded probe
 checkpoints/{latest,best}         the name of one of these folders, as text
 
 A sweep trains the common prefix of several runs once. Its checkpoints also have followers.json with the state of the
@@ -23,8 +24,10 @@ from cclm.formats.base import FileFacts, JsonFile, Part, explain, parse_json, sh
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 AVERAGE = "average.safetensors"
 """Only with `training.average`."""
+PROBE = "probe.safetensors"
+"""Only with the bounded probe: what it remembers of the dev sets."""
 CURRICULUM, PROGRESS, MANIFEST, FORKS = "curriculum.json", "progress.json", "manifest.json", "followers.json"
-FILES = (MODEL, OPTIMIZER, AVERAGE, CURRICULUM, PROGRESS, MANIFEST, FORKS)
+FILES = (MODEL, OPTIMIZER, AVERAGE, PROBE, CURRICULUM, PROGRESS, MANIFEST, FORKS)
 REQUIRED = (MODEL, OPTIMIZER, CURRICULUM, PROGRESS)
 LATEST, BEST = "latest", "best"
 ADVICE = "remove this checkpoint: training then resumes from the one before it"

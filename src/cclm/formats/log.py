@@ -52,7 +52,10 @@ class Probe(_Event):
 
     event: Literal["probe"] = "probe"
     dev_loss: PerLanguage = {}
+    dev_loss_se: PerLanguage = {}
+    """The standard error of each dev loss. Only the bounded probe measures it."""
     competence: PerLanguage = {}
+    competence_se: PerLanguage = {}
     hrls_competence: PerLanguage = {}
     weights: PerLanguage = {}
     admitted: list[str] = []

@@ -216,7 +216,8 @@ class CurriculumMixin(Base):  # type: ignore[misc]
         step, before = self.state.global_step, self.curriculum.explain()
         if step == self._resumed_at or (before["round"] and step == before["step"]):
             return  # eval_on_start after a resume, or the end of an epoch: no round of its own
-        self.curriculum.observe(step=step, dev_loss=dev_loss, **self.signals(self.curriculum.needs))
+        signals = self.signals(self.curriculum.needs)
+        self.curriculum.observe(step=step, dev_loss=dev_loss, dev_loss_se=None, **signals)
         self.log(self._explained())
 
     def _explained(self) -> dict[str, float]:

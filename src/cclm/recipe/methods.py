@@ -11,12 +11,15 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    SerializerFunctionWrapHandler,
     Tag,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     field_validator,
+    model_serializer,
+    model_validator,
 )
 
 from cclm.curriculum import (
@@ -59,11 +62,20 @@ class CompetenceSection(Section):
     """Which HRLs count: all of them, weighted by similarity (`avg`), or the most similar one (`max`)."""
     threshold: float = 0.9
     """The HRLs-evaluated competence at which an LRL is admitted. The paper searches 0.5 to 1.0."""
+    confidence: float = Field(default=0.0, ge=0)
+    """How many standard errors the HRLs-evaluated competence must be above the threshold. 0 is the paper's rule; 2 asks
+    for a probability of about 98 % that the threshold is reached. Only the bounded probe measures standard errors."""
 
     def build(self, graph: LanguageGraph | None) -> Gate:
         if graph is None:
             raise ValueError("the competence gate needs a language graph: languages in high_resource and low_resource")
-        return CompetenceGate(graph, aggregate=self.aggregate, threshold=self.threshold)
+        return CompetenceGate(graph, aggregate=self.aggregate, threshold=self.threshold, confidence=self.confidence)
+
+    @model_serializer(mode="wrap")
+    def _without_new_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Omits a key that version 0.1.0 did not have while it has its default."""
+        content: dict[str, object] = serialize(self)
+        return content if self.confidence else {name: value for name, value in content.items() if name != "confidence"}
 
 
 class StepSection(Section):
@@ -303,6 +315,13 @@ WITH_BENCHMARK = ("competence", "inverse-competence", "size-and-competence", "ch
 """Built-in gates and samplers that need L*."""
 
 
+class ProbeSection(Section):
+    """The bounded probe: it measures by how much a few dev sentences have changed, and remembers the others."""
+
+    share: float = Field(default=0.03, gt=0, le=1)
+    """The part of the computation that a round may take, whatever the number of languages."""
+
+
 class CurriculumSection(Section):
     """Which languages take part, how often each is drawn, and how often that is decided anew."""
 
@@ -312,8 +331,12 @@ class CurriculumSection(Section):
     """How often each language is drawn; `name` chooses the sampler."""
     every: Count = 100
     """Steps per round: after each, dev losses are measured and the weights change."""
-    dev_sample: Count = 256
-    """Dev sentences per language that a round measures."""
+    probe: ProbeSection | None = None
+    """How a round measures dev losses at a bounded cost, with their standard errors. `null` means `{share: 0.03}`,
+    unless `dev_sample` is set; a run that was begun with `dev_sample` keeps it."""
+    dev_sample: Count | None = None
+    """The paper's probe instead: the number of dev sentences per language that every round measures anew. Its cost
+    grows with the number of languages. The paper's recipes have 256."""
     smoothing: float = 0.0
     """The share of the past in each measured dev loss."""
 
@@ -325,6 +348,27 @@ class CurriculumSection(Section):
             name = "competence" if info.field_name == "gate" else "inverse-competence"
             return {"name": name, **value}
         return value
+
+    @model_validator(mode="after")
+    def _one_probe(self) -> "CurriculumSection":
+        if self.probe and self.dev_sample:
+            raise ValueError(
+                f"probe and dev_sample are both set (share {self.probe.share:g}, {self.dev_sample} sentences): set one"
+                " of them to null"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _only_the_probe_that_is_set(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Omits `probe` and `dev_sample` where they are null: version 0.1.0 had no `probe`."""
+        content: dict[str, object] = serialize(self)
+        unset = {name for name in ("probe", "dev_sample") if getattr(self, name) is None}
+        return {name: value for name, value in content.items() if name not in unset}
+
+    @property
+    def bounded(self) -> ProbeSection | None:
+        """The settings of the bounded probe; None with `dev_sample`."""
+        return None if self.dev_sample else self.probe or ProbeSection()
 
     @property
     def needs_benchmark(self) -> bool:

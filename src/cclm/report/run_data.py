@@ -110,6 +110,7 @@ def _languages(run: Run, tasks: list[Task], settings: Mapping[str, object]) -> l
     sides, families = _sides(run.graph, names, settings), _families(run.graph, names)
     variants = _variants(names, families)
     dev_losses = next((event.dev_loss for event in reversed(run.log.of(Validation))), {})
+    errors = next((event.competence_se for event in reversed(run.log.of(Probe))), {})
     languages = []
     for task in tasks:
         side, family, variant = sides.get(task.language), families[task.language], variants[task.language]
@@ -123,6 +124,7 @@ def _languages(run: Run, tasks: list[Task], settings: Mapping[str, object]) -> l
                 "hue": _hue(side, family, variant),
                 "dev_loss": _rounded(dev_losses.get(task.name)),
                 "benchmark": _rounded(run.benchmark.get(task.name)),
+                **({"competence_se": _rounded(errors[task.name])} if task.name in errors else {}),
             }
         )
     return languages

@@ -14,6 +14,9 @@ from cclm.errors import ConfigError
 from cclm.rng import key, uniform
 from cclm.simulate.scenario import Scenario
 
+DEV_SAMPLE = 256
+"""The sentences of a probe, where a scenario does not set `dev_sample`. The bounded probe is not simulated."""
+
 
 class LearningCurves:
     """Dev losses of all languages, which fall towards a plateau as a power law of experience.
@@ -25,7 +28,7 @@ class LearningCurves:
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._languages = sorted(scenario.sizes)
-        self._noise = scenario.learning.sentence_sd / math.sqrt(scenario.curriculum.dev_sample)
+        self._noise = scenario.learning.sentence_sd / math.sqrt(scenario.curriculum.dev_sample or DEV_SAMPLE)
         self._transfer = self._transfer_matrix()
         self._plateaus = np.array([scenario.plateaus[lang] for lang in self._languages])
         self._experience = np.zeros(len(self._languages))

@@ -49,7 +49,8 @@ class LearningSection(Section):
     transfer: float = Field(default=0.3, ge=0, le=1)
     """The share of a step on one language that counts as experience for every other language."""
     sentence_sd: float = Field(default=1.0, ge=0)
-    """Standard deviation of the loss between sentences, in bits. The noise of a probe is this / sqrt(dev_sample)."""
+    """Standard deviation of the loss between sentences, in bits. The noise of a probe is this divided by the
+    square root of `dev_sample`, or of 256 where that is not set."""
 
 
 class Scenario(Section):

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
+from safetensors import numpy as safetensors_numpy
 from safetensors.torch import load_file, save_file
 
 from cclm.atomic import atomic_folder, holds_only, restore_all
@@ -24,6 +27,7 @@ from cclm.formats.checkpoint import (
     LATEST,
     MODEL,
     OPTIMIZER,
+    PROBE,
     PROGRESS,
     CurriculumState,
     ForkState,
@@ -57,6 +61,8 @@ class Checkpoint:
     forks: dict[str, ForkState] = field(default_factory=dict)
     average: dict[str, torch.Tensor] = field(default_factory=dict)
     """Empty without `training.average`."""
+    probe: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    """The memory of the bounded probe; empty with `curriculum.dev_sample`."""
     forced: tuple[str, ...] = ()
     """Settings that were changed with `--force` before it."""
 
@@ -73,6 +79,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
             save_file(checkpoint.optimizer, staging / OPTIMIZER)
             if checkpoint.average:
                 save_file(checkpoint.average, staging / AVERAGE)
+            if checkpoint.probe:
+                safetensors_numpy.save_file(checkpoint.probe, staging / PROBE)
             write_state(staging, checkpoint.curriculum, checkpoint.progress, checkpoint.forks)
             fault("save:before_manifest")
             write_manifest(staging, checkpoint.forced)
@@ -142,6 +150,7 @@ def load(path: Path) -> Checkpoint:
         model=load_tensors(path / MODEL),
         optimizer=load_tensors(path / OPTIMIZER),
         average=load_tensors(path / AVERAGE) if (path / AVERAGE).exists() else {},
+        probe=_load_arrays(path / PROBE) if (path / PROBE).exists() else {},
         curriculum=read_curriculum(path / CURRICULUM),
         progress=Progress.read(path / PROGRESS),
         forks=read_forks(path / FORKS),
@@ -159,6 +168,10 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise TrainingError(f"{path.parent}: {path.name} cannot be read: {error}") from None
+
+
+def _load_arrays(path: Path) -> dict[str, NDArray[np.float64]]:
+    return {name: tensor.numpy() for name, tensor in load_tensors(path).items()}
 
 
 def _io_reason(error: Exception) -> str:

@@ -171,7 +171,7 @@ def language_table(latest: Probe, passes: Mapping[str, float], *, threshold: flo
         table.add_row(
             lang,
             "admitted" if lang in weights else "waiting",
-            _short(latest.competence.get(lang)),
+            _short(latest.competence.get(lang)) + _error(latest.competence_se.get(lang)),
             "" if ready is None or threshold is None else f"{_short(ready)}/{_short(threshold)}",
             f"{weights.get(lang) or 0:.1%}",
             f"{passes[lang]:.1f}",
@@ -197,6 +197,11 @@ def fitting(languages: Sequence[str], weights: PerLanguage, ready: PerLanguage, 
 def _short(value: float | None) -> str:
     """Two digits after the point, and no zero before it."""
     return "-" if value is None else f"{value:.2f}".removeprefix("0") if 0 <= value < 1 else f"{value:.2f}"
+
+
+def _error(value: float | None) -> str:
+    """A standard error, where it is known."""
+    return "" if value is None else f" ±{_short(value)}"
 
 
 def duration(seconds: float) -> str:

@@ -24,6 +24,7 @@ from cclm.formats.checkpoint import (
     FORKS,
     MODEL,
     OPTIMIZER,
+    PROBE,
     PROGRESS,
     ForkState,
     Progress,
@@ -53,10 +54,12 @@ class Measured:
     dev_loss: Mapping[str, float]
     signals: Mapping[str, object]
     """Other measurements by name, of any shape: what the samplers in use need."""
+    dev_loss_se: Mapping[str, float] | None = None
+    """The standard errors of the dev losses, where the probe knows them."""
 
     def observe(self, curriculum: Curriculum) -> tuple[str, ...]:
         """Lets a curriculum observe it; returns the languages that it admits."""
-        return curriculum.observe(step=self.step, dev_loss=self.dev_loss, **self.signals)
+        return curriculum.observe(step=self.step, dev_loss=self.dev_loss, dev_loss_se=self.dev_loss_se, **self.signals)
 
 
 class Forks:
@@ -200,7 +203,7 @@ def _of_fork(progress: Progress, state: Mapping[str, ForkState], first: str, oth
 def _derive(path: Path, target: Path, first: str, others: list[str]) -> None:
     """Makes a fork's checkpoint from its leader's: weights and optimizer are the same files."""
     target.mkdir(parents=True)
-    for name in (MODEL, OPTIMIZER, AVERAGE):
+    for name in (MODEL, OPTIMIZER, AVERAGE, PROBE):
         if (path / name).exists():
             os.link(path / name, target / name)
     own = _of_fork(Progress.read(path / PROGRESS), read_forks(path / FORKS), first, others)

@@ -17,6 +17,7 @@ from cclm.formats.checkpoint import (
     read_pointer,
 )
 from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, cache_comment, read_settings, settings_text
+from cclm.recipe.methods import CurriculumSection
 from cclm.recipe.schema import Recipe
 
 FREE = {"max_steps", "patience", "device", "save_every"}
@@ -24,8 +25,11 @@ FREE = {"max_steps", "patience", "device", "save_every"}
 
 `_decisive` has the exceptions: `max_steps` with linear and cosine schedules, and sections that are ignored.
 """
-FORCIBLE = ("recipe.training.", "recipe.curriculum.every", "recipe.curriculum.dev_sample", "recipe.model.dropout",
-            "recipe.model.attention_dropout", "recipe.model.activation_dropout", "recipe.name")  # fmt: skip
+PROBES = ("probe", "dev_sample")
+"""Settings of the curriculum of which a recipe has one, or leaves the choice to the run."""
+FORCIBLE = ("recipe.training.", "recipe.curriculum.every", "recipe.curriculum.dev_sample", "recipe.curriculum.probe",
+            "recipe.model.dropout", "recipe.model.attention_dropout", "recipe.model.activation_dropout",
+            "recipe.name")  # fmt: skip
 """Other settings that `--force` may change in a run: its model, optimizer and curriculum can be loaded all the same."""
 TOTAL = "accumulate x ranks"
 """The key of made_from.json that says how many micro-batches a step has."""
@@ -97,6 +101,7 @@ def write_config(folder: Path, recipe: Recipe, keys: Mapping[str, str] | None = 
     begun = begun_precision(folder)
     if recipe.training.precision == "auto" and begun:
         recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": begun})})
+    recipe = with_probe(folder, recipe)
     comment = "".join(f" {kind} {key}" for kind, key in keys.items()) if keys else cache_comment(folder / CONFIG)
     text = settings_text(recipe.model_dump(mode="json"))
     write_if_changed(folder / CONFIG, f"# cache:{comment}\n{text}" if comment else text)
@@ -112,6 +117,21 @@ def begun_precision(folder: Path) -> str | None:
         raise _damaged(folder) from None
 
 
+def with_probe(folder: Path, recipe: Recipe) -> Recipe:
+    """The recipe with one of `curriculum.probe` and `dev_sample`: its own, that of the run, or the bounded probe."""
+    if recipe.curriculum.probe or recipe.curriculum.dev_sample:
+        return recipe
+    own = recipe.curriculum
+    if (folder / MADE_FROM).exists():
+        try:
+            begun = _read(folder).recipe["curriculum"]
+            own = CurriculumSection.model_validate({name: begun[name] for name in PROBES if name in begun})
+        except (KeyError, TypeError, ValueError):
+            raise _damaged(folder) from None
+    update = {"probe": own.bounded, "dev_sample": own.dev_sample}
+    return recipe.model_copy(update={"curriculum": recipe.curriculum.model_copy(update=update)})
+
+
 def changes(folder: Path, now: MadeFrom) -> list[str]:
     """The settings that differ from those of the run, each as `key: before -> now`; none where there is no run yet.
 
@@ -123,6 +143,9 @@ def changes(folder: Path, now: MadeFrom) -> list[str]:
     try:
         if now.recipe["training"]["precision"] == "auto":  # the run says what that was when it began
             before["recipe"]["training"]["precision"] = "auto"
+        if not now.recipe["curriculum"].keys() & set(PROBES):  # the run keeps its probe
+            for name in PROBES:
+                before["recipe"]["curriculum"].pop(name, None)
         return differences({name: before[name] for name in now.model_fields_set}, now.plain())
     except (KeyError, TypeError):
         raise _damaged(folder) from None

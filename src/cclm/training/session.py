@@ -14,11 +14,12 @@ import torch
 from cclm import __version__
 from cclm.atomic import atomic_text
 from cclm.curriculum import Curriculum, LanguageGraph
+from cclm.curriculum.bounded_probe import BoundedProbe
 from cclm.data.batches import Batches
 from cclm.data.prepared import Prepared
 from cclm.data.splitting import Splitter, halves_of
 from cclm.errors import Interrupted, TrainingError
-from cclm.formats.checkpoint import AVERAGE, CURRICULUM, MODEL, OPTIMIZER, Progress, folder_name
+from cclm.formats.checkpoint import AVERAGE, CURRICULUM, MODEL, OPTIMIZER, PROBE, Progress, folder_name
 from cclm.formats.run import ENVIRONMENT, LOG, MADE_FROM, TIMING, Environment
 from cclm.memory import keep_freed_memory
 from cclm.recipe.methods import ActorSection, CompetenceSection
@@ -27,8 +28,10 @@ from cclm.signals import fault, only_noted
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
 from cclm.training.average import Average
-from cclm.training.building import model_of
+from cclm.training.building import model_of, vocabularies_of
 from cclm.training.console import Shown, TrainingConsole
+from cclm.training.dev_probe import DevProbe
+from cclm.training.dev_sentences import probe_budget
 from cclm.training.device import Device, device_of
 from cclm.training.directory import Task, task_graph, tasks
 from cclm.training.forking import Forks
@@ -43,6 +46,7 @@ from cclm.training.provenance import (
     record_forced,
     refuse_changes,
     refuse_lost_settings,
+    with_probe,
     write_config,
 )
 from cclm.training.ranks import ALONE, Ranks
@@ -100,6 +104,7 @@ def train(
     )
     resolved = recipe.training.model_copy(update={"precision": device.precision})
     recipe = recipe.model_copy(update={"training": resolved})  # on another machine `auto` might be something else
+    recipe = with_probe(folder, recipe)
     keep_freed_memory()
     session = _Session(recipe, prepared, graph, benchmark, folder, options, device)
     # Several ranks do not wait for a living owner: their machines would stand idle.
@@ -279,6 +284,7 @@ class _Session:
             curriculum=self._curriculum(recipe),
             train=train,
             evaluator=Evaluator(dev, how, self.options.bleu if recipe.training.measures_bleu else None),
+            probe=self._probe(dev, how),
             rewards=Rewards(train, dev, how, sentences=actor.sentences, once=actor.gradients == "once")
             if isinstance(actor, ActorSection)
             else None,
@@ -287,6 +293,17 @@ class _Session:
             device=device,
             ranks=self.ranks,
         )
+
+    def _probe(self, dev: dict[str, Batches], how: Measuring) -> DevProbe | None:
+        """The bounded probe, unless the recipe has `dev_sample`."""
+        settings, recipe = self.recipe.curriculum.bounded, self.recipe
+        if settings is None:
+            return None
+        graph = self._task_graph(recipe) if not self.options.only else None
+        tokens = {name: batches.target_tokens for name, batches in dev.items()}
+        bounded = BoundedProbe(tokens, seed=recipe.seed, vouching=graph.shares_by_lrl() if graph else None)
+        budget = probe_budget(recipe.training.batch_tokens, len(vocabularies_of(recipe, self.prepared)[1]))
+        return DevProbe(dev, how, bounded, share=settings.share, budget=budget)
 
     def _splitter(self) -> Splitter | None:
         """Splits pieces of the training batches, for a recipe that asks for it."""
@@ -306,8 +323,10 @@ class _Session:
 
     def _curriculum(self, recipe: Recipe) -> Curriculum:
         sizes = {name: self.prepared.sizes[task.language]["train"] for name, task in self.tasks.items()}
-        of_tasks = task_graph(self.graph, tasks(recipe.data, self.prepared)) if self.graph else None
-        return recipe.curriculum.build(of_tasks, sizes=sizes, benchmark=self.benchmark)
+        return recipe.curriculum.build(self._task_graph(recipe), sizes=sizes, benchmark=self.benchmark)
+
+    def _task_graph(self, recipe: Recipe) -> LanguageGraph | None:
+        return task_graph(self.graph, tasks(recipe.data, self.prepared)) if self.graph else None
 
 
 @contextmanager
@@ -348,6 +367,8 @@ def _restore(parts: Parts, saved: checkpoints.Checkpoint, run: Path) -> Progress
     }
     if average := parts.average:
         restoring[AVERAGE] = lambda: average.load_state(saved.average)
+    if probe := parts.probe:
+        restoring[PROBE] = lambda: probe.load_state(saved.probe)
     for name, restore in restoring.items():
         try:
             restore()

@@ -27,6 +27,7 @@ from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
 from cclm.training.average import Average
 from cclm.training.console import TrainingConsole
+from cclm.training.dev_probe import DevProbe, Found
 from cclm.training.device import GROWTH, Device
 from cclm.training.forking import Forks, Measured, admitted_event
 from cclm.training.log import LogWriter
@@ -56,6 +57,8 @@ class Parts:
     curriculum: Curriculum
     train: dict[str, Batches]
     evaluator: Evaluator
+    probe: DevProbe | None
+    """The bounded probe; None with `curriculum.dev_sample`."""
     rewards: Rewards | None
     splitter: Splitter | None
     dev_sizes: dict[str, int]
@@ -292,11 +295,13 @@ class Trainer:
         """A round of Algorithm 1: measures every language on dev, admits those that are ready, sets the weights."""
         curriculum, progress, outputs = self.parts.curriculum, self.progress, self.outputs
         with outputs.console.timed("probe"):
-            found = self.parts.evaluator.probe(self.parts.model, step, self.parts.recipe.curriculum.dev_sample)
+            found = self._measure(step)
         fault("probe:measured")
-        measured = Measured(step, {name: loss.smoothed for name, loss in found.items()}, self._signals(step))
-        outputs.forks.separate(curriculum, self._checkpoint, measured)
+        measured = Measured(step, found.dev_loss, self._signals(step), found.dev_loss_se)
+        outputs.forks.separate(curriculum, self._checkpoint, measured)  # from the state before this round
         progress.train_nats, progress.train_tokens = {}, {}
+        if self.parts.probe and found.memory:
+            self.parts.probe.memory = found.memory
         new = measured.observe(curriculum)
         outputs.forks.observe(measured)
         cosines = {name: table for name, table in measured.signals.items() if name.endswith("gradient_cosine")}
@@ -306,6 +311,15 @@ class Trainer:
         outputs.console.probed(event)
         self._warn_of_useless_losses(event)
         self._admit(step, new)
+
+    def _measure(self, step: int) -> Found:
+        """The dev losses of a round."""
+        model, curriculum = self.parts.model, self.parts.curriculum
+        if self.parts.probe:
+            trained = sum(self.progress.train_tokens.values())
+            return self.parts.probe.measure(model, step, trained, curriculum.weights)
+        found = self.parts.evaluator.probe(model, step, self.parts.recipe.curriculum.dev_sample or 0)
+        return Found({name: loss.smoothed for name, loss in found.items()})
 
     def _warn_of_useless_losses(self, event: Probe) -> None:
         """Warns, once per language, of a reference loss L* that is far worse than the shared model."""
@@ -355,12 +369,16 @@ class Trainer:
 
     def _validate(self, step: int) -> None:
         """Measures the whole dev sets: which checkpoint is the best so far, and whether it is time to stop."""
-        average = self.parts.average
+        average, probe = self.parts.average, self.parts.probe
         if average:
             average.add_validation(step)
         with self.outputs.console.timed("validation"), average.in_use() if average else nullcontext():
-            found = self.parts.evaluator.validate(self.parts.model)
+            # The probe remembers losses of the weights that are trained, not of their average.
+            whole = probe.measure_all(self.parts.model) if probe and not average else None
+            found = self.parts.evaluator.validate(self.parts.model, whole.dev_losses if whole else None)
         fault("validation:measured")
+        if probe and whole:
+            probe.memory = whole.memory
         event = validation_event(step, found, self.parts.dev_sizes)
         self.outputs.log.write(event)
         fault("validation:logged")
@@ -444,6 +462,7 @@ class Trainer:
             progress=self.progress,
             forks=self.outputs.forks.state(),
             average=self.parts.average.state() if self.parts.average else {},
+            probe=self.parts.probe.state() if self.parts.probe else {},
             forced=tuple(self.outputs.forced),
         )
 
@@ -462,5 +481,5 @@ def schedule_of(settings: TrainingSection) -> Schedule:
 def probe_event(step: int, curriculum: Curriculum, cosines: Mapping[str, Any] | None = None) -> Probe:
     """What a curriculum says after an observation, as an event; `cosines` are the signals that are logged too."""
     explained = curriculum.explain()
-    names = ("dev_loss", "competence", "hrls_competence", "weights", "admitted")
-    return Probe(step=step, **{name: explained[name] for name in names}, **(cosines or {}))
+    names = ("dev_loss", "dev_loss_se", "competence", "competence_se", "hrls_competence", "weights", "admitted")
+    return Probe(step=step, **{name: explained[name] for name in names if name in explained}, **(cosines or {}))

@@ -69,9 +69,10 @@ class Evaluator:
             "probe",
         )
 
-    def validate(self, model: TranslationModel) -> dict[str, DevLoss]:
-        """The losses on the whole dev sets, with their BLEU where it is asked for."""
-        found = self._losses(model, {name: batches.in_order() for name, batches in self._dev.items()}, "validation")
+    def validate(self, model: TranslationModel, found: dict[str, DevLoss] | None = None) -> dict[str, DevLoss]:
+        """The losses on the whole dev sets, unless they were already `found`; with BLEU where it is asked for."""
+        if found is None:
+            found = self._losses(model, {name: batches.in_order() for name, batches in self._dev.items()}, "validation")
         scores = self._scores(model)
         return {name: replace(loss, bleu=scores.get(name)) for name, loss in found.items()}
 

@@ -37,9 +37,10 @@ function charts(data) {
     rule: null, format: short, tick: brief, powers: false, stacked: false,
   });
   const threshold = data.threshold === null ? null : { value: data.threshold, label: `threshold ${data.threshold}` };
+  const note = `${NOTES.competence}${reference(data)} (1).${standardErrors(data)}${weakReference(data)}`;
   return [
     {
-      ...chartOf("competence", "Competence", competence, `${NOTES.competence}${reference(data)} (1).${weakReference(data)}`),
+      ...chartOf("competence", "Competence", competence, note),
       ...competenceScale(extent(competence)[1]), rule: { value: 1, label: isShared(data) ? "short training" : "bitext model" },
     },
     {
@@ -56,6 +57,15 @@ function charts(data) {
 
 const isShared = (data) => data.summary.benchmark_method === "multilingual";
 const reference = (data) => (isShared(data) ? "a short multilingual training" : "the language's bitext model");
+
+// The bounded probe estimates how far its competences may be off.
+function standardErrors(data) {
+  const known = data.languages.filter(({ competence_se: error }) => typeof error === "number");
+  if (!known.length) return "";
+  const shown = known.slice(0, 8).map(({ name, competence_se: error }) => `${name} ±${short(error, 3)}`);
+  const more = known.length > shown.length ? [`${known.length - shown.length} more`] : [];
+  return ` Standard errors in the last round: ${listed([...shown, ...more])}.`;
+}
 
 // Competence is 2^(L* - dev loss): at 2, the bitext model is one bit per token worse than this model.
 function weakReference(data) {

@@ -2,14 +2,17 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from unequal import ARMS, Muon, orthogonal, print_table
+from unequal import ARMS, Muon, learn_twice, orthogonal, print_table
 
+from cclm.data.batches import Batch
 from cclm.model.loss import losses
 from cclm.model.transformer import Shape, Transformer
 
@@ -63,6 +66,23 @@ def test_muon_takes_the_matrices_of_layers_and_leaves_the_rest_to_adam() -> None
     assert of_muon == matrices
     assert "target_embedding.weight:exp_avg" in state
     assert not {f"{name}:exp_avg" for name in matrices} & set(state)
+
+
+def test_r_drop_without_dropout_is_the_plain_loss() -> None:
+    """Both predictions are the same then, and the divergence is zero."""
+    model = Transformer(SHAPE, seed=1)
+    settings = SimpleNamespace(label_smoothing=0.1)
+    trainer = SimpleNamespace(parts=SimpleNamespace(recipe=SimpleNamespace(seed=1), model=model), _settings=settings)
+    ids = SOURCE.numpy(), TARGET.numpy()
+    batch = Batch(source=ids[0], target_input=ids[1], target_output=ids[1], indices=np.arange(3))
+    smoothed, nll, tokens = learn_twice(trainer, 0, batch, 12, alpha=5.0)
+    twice = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    expected = losses(model(SOURCE, TARGET), TARGET, smoothing=0.1)
+    (expected.smoothed / 12).backward()
+    assert (smoothed, nll, tokens) == pytest.approx((expected.smoothed.item(), expected.nll.item(), 12), rel=1e-5)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(twice[name], parameter.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_the_table_has_means_over_seeds_and_their_spread(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,18 +24,21 @@ from cclm.report.graph import similarity_table
 from cclm.report.pages import run_report
 from cclm.text_table import text_table
 
+OURS = "competence-gate"
+"""The run that the page is about."""
 SETTINGS = (
-    "training.max_steps=4000",
+    "training.max_steps=5000",
     "training.warmup=100",
     "training.schedule=linear",
     "training.validate_every=1000",
+    "curriculum.sampler={name: temperature, tau: 5}",
     "curriculum.every=100",
     "curriculum.dev_sample=32",
     "benchmark.max_steps=150",
 )
 """Changes to the recipe: most of the time goes into the two models. The user's changes come after them."""
 METHODS = {
-    "ccl-m-avg": ("name=ccl-m-avg",),
+    OURS: (f"name={OURS}",),
     "proportional": (
         "name=proportional",
         "curriculum.gate={name: all}",
@@ -51,8 +54,8 @@ def run(overrides: Iterable[str] = ()) -> Path:
     """From nothing to the table, the translations and the page, which it returns. What is done is not done again."""
     overrides = tuple(overrides)
     recipes = {name: load_recipe("phrasebook", (*SETTINGS, *overrides, *changes)) for name, changes in METHODS.items()}
-    recipe = recipes["ccl-m-avg"]
-    ours = "your curriculum" if any(each.startswith("curriculum") for each in overrides) else "CCL-M avg"
+    recipe = recipes[OURS]
+    ours = "your curriculum" if any(each.startswith("curriculum") for each in overrides) else "gate + tau 5"
     for each in recipes.values():
         Pipeline(each).refuse_other_settings()  # before anything is made
     stages = _Stages(5)
@@ -70,16 +73,14 @@ def run(overrides: Iterable[str] = ()) -> Path:
     _train(recipes, pipeline.data.folder)
     stages.begin("test", "translating and scoring the test sets of both")
     runs = {name: run_folder(each) for name, each in recipes.items()}
-    evaluations = {"proportional": Evaluation(runs["proportional"]), ours: Evaluation(runs["ccl-m-avg"])}
+    evaluations = {"proportional": Evaluation(runs["proportional"]), ours: Evaluation(runs[OURS])}
     scores = {name: evaluation.scored() or evaluation.score() for name, evaluation in evaluations.items()}
-    page = run_report(runs["ccl-m-avg"])
+    page = run_report(runs[OURS])
     stages.end()
     sizes = {lang: counts["train"] for lang, counts in pipeline.data.sizes.items()}
-    samples = [
-        sample for lang in recipe.data.languages for sample in _samples(runs["ccl-m-avg"], lang, recipe.data.pivot)
-    ]
+    samples = [sample for lang in recipe.data.languages for sample in _samples(runs[OURS], lang, recipe.data.pivot)]
     stages.show(_opening(ours, scores, samples))
-    stages.show(_table(sizes, scores, Log.read(runs["ccl-m-avg"] / "log.jsonl").admissions))
+    stages.show(_table(sizes, scores, Log.read(runs[OURS] / "log.jsonl").admissions))
     stages.show(_translations(ours, samples))
     stages.show(_next(page, recipe.work))
     return page
@@ -194,9 +195,11 @@ def _next(page: Path, work: str) -> Text:
     return Text.assemble(
         ("The page of the run, with the language graph colouring itself in:\n", "bold"), f"  {page}\n\n",
         ("What to try next\n", "bold"),
+        "  the paper's sampler (CCL-M):  ",
+        ("cclm demo work=work/ccl-m 'curriculum.sampler={name: inverse-competence}'\n", "cyan"),
         "  every threshold:              ", (f"cclm sweep phrasebook{elsewhere}\n", "cyan"),
         "  other methods, over seeds:    ", (f"cclm study phrasebook{study}\n", "cyan"),
         "  the state of every run:       ", (f"cclm runs {work}\n", "cyan"),
-        "  a recipe of your own:         ", ("cclm recipes phrasebook > mine.yaml\n", "cyan"),
+        "  a recipe of your own:         ", ("cclm recipes strong-small > mine.yaml\n", "cyan"),
         "  what is wrong with your text: ", ("cclm doctor mine.yaml", "cyan"),
     )  # fmt: skip

@@ -41,19 +41,23 @@ def test_the_demo_ends_with_scores_translations_and_the_page(tmp_path: Path) -> 
     done = demo(tmp_path, *FEW)
     assert done.returncode == 0, done.stderr
     runs = tmp_path / "work" / "phrasebook" / "runs"
-    for name in ("bitext", "proportional", "ccl-m-avg"):
+    for name in ("proportional", "competence-gate"):
         assert set(json.loads((runs / name / "scores.json").read_text())["languages"]) == {*LANGUAGES}
-    assert "proportional" in (runs / "ccl-m-avg" / "report.html").read_text()
+    assert "proportional" in (runs / "competence-gate" / "report.html").read_text()
     lines = done.stdout.splitlines()
     assert [line for line in lines if re.match(r"\d/5 ", line)] == [
         "1/5 text      sentences in nine languages, from a grammar in the package",
         "2/5 graph     how similar each LRL is to each HRL, by the subwords they share",
-        "3/5 benchmark one bilingual model per language, to measure competence against",
-        "4/5 train     CCL-M avg and proportional sampling, all else equal, side by side",
-        "5/5 test      translating and scoring the test sets of all three",
+        "3/5 benchmark a bilingual model per language, trained briefly: competence is relative to it",
+        "4/5 train     gate + tau 5 and proportional sampling, all else equal, side by side",
+        "5/5 test      translating and scoring the test sets of both",
     ]
     assert sum(line.startswith("   > ") for line in lines) == 3 * len(LANGUAGES)
-    assert "  work/phrasebook/runs/ccl-m-avg/report.html" in lines
+    wrong = sum(line.startswith("   = ") for line in lines)
+    opening = lines[lines.index("What to see") + 1]
+    mean = json.loads((runs / "competence-gate" / "scores.json").read_text())["means"]["all"]
+    assert f"{mean:.1f} BLEU on average; {6 - wrong} of the 6 sentences below" in opening
+    assert "  work/phrasebook/runs/competence-gate/report.html" in lines
     readme = re.search(r"```\n\$ make demo\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     assert readme
     kinds = {shape(re.sub(r"(at the start|step \S+)$", "at the start", line.rstrip())) for line in lines}
@@ -63,10 +67,10 @@ def test_the_demo_ends_with_scores_translations_and_the_page(tmp_path: Path) -> 
     shown = [re.sub(r"(at the start|step \S+)$", "at the start", line) for line in shown]
     assert [line for line in shown if line != "..." and shape(line) not in kinds] == []
 
-    log = (runs / "ccl-m-avg" / "log.jsonl").read_bytes()
+    log = (runs / "competence-gate" / "log.jsonl").read_bytes()
     again = demo(tmp_path, *FEW)  # shows it once more, and trains nothing
     assert again.returncode == 0, again.stderr
-    assert (runs / "ccl-m-avg" / "log.jsonl").read_bytes() == log
+    assert (runs / "competence-gate" / "log.jsonl").read_bytes() == log
     assert [line for line in again.stdout.splitlines() if "BLEU" in line]
 
 

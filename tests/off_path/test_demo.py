@@ -27,14 +27,14 @@ def curriculum(folder: Path, run: str) -> dict[str, Any]:
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A demo with another way to draw languages, and what it said."""
     folder = tmp_path_factory.mktemp("demo")
-    told = done(folder, "demo", *FEW, "curriculum.sampler={name: temperature, tau: 5}")
+    told = done(folder, "demo", *FEW, "curriculum.sampler={name: temperature, tau: 3}")
     return folder, told.stdout
 
 
 def test_a_setting_of_the_curriculum_leaves_the_arm_it_is_compared_with_alone(shown: tuple[Path, str]) -> None:
-    """Settings of the curriculum are those of the CCL-M arm; the other one stays proportional, as its title says."""
+    """Settings of the curriculum are those of the gated arm; the other one stays proportional, as its title says."""
     assert curriculum(shown[0], "proportional")["sampler"] == {"name": "temperature", "tau": 1.0}
-    assert curriculum(shown[0], "ccl-m-avg")["sampler"] == {"name": "temperature", "tau": 5.0}
+    assert curriculum(shown[0], "competence-gate")["sampler"] == {"name": "temperature", "tau": 3.0}
 
 
 def test_what_to_try_next_names_the_work_folder_of_the_demo(shown: tuple[Path, str]) -> None:
@@ -47,7 +47,7 @@ def test_what_to_try_next_names_the_work_folder_of_the_demo(shown: tuple[Path, s
 
 
 def test_the_threshold_of_the_demo_can_be_changed(tmp_path: Path) -> None:
-    """It is a setting of the CCL-M arm alone."""
+    """It is a setting of the gated arm alone."""
     done(tmp_path, "demo", *FEW, "curriculum.gate.threshold=0.9")
-    assert curriculum(tmp_path, "ccl-m-avg")["gate"]["threshold"] == 0.9
+    assert curriculum(tmp_path, "competence-gate")["gate"]["threshold"] == 0.9
     assert curriculum(tmp_path, "proportional")["gate"] == {"name": "all"}

@@ -17,6 +17,7 @@ from cclm.recipe import Recipe, load_recipe
 from cclm.recipe.loading import built_in_recipes, parse_yaml
 
 TED = ["ted8-related-m2o", "ted8-related-o2m", "ted8-diverse-m2o", "ted8-diverse-o2m"]
+STRONG = ["strong-small", "strong-medium", "strong-large"]
 
 
 def keys(section: Any, prefix: str = "") -> set[str]:
@@ -43,6 +44,27 @@ def test_the_recipes_have_every_key_and_a_comment_on_every_line(name: str) -> No
     assert paths(parse_yaml(text, name)) == keys(load_recipe(name))
     lines = [line for line in text.splitlines() if ":" in line and not line.startswith("#")]
     assert [line.strip() for line in lines if "#" not in line and not line.strip().endswith(":")] == []
+
+
+@pytest.mark.parametrize("name", STRONG)
+def test_the_recommended_recipes_anneal_and_need_no_bitext_models(name: str) -> None:
+    recipe, text = load_recipe(name), built_in_recipes()[name]
+    assert text.startswith("# Recommended for text of your own")
+    assert paths(parse_yaml(text, name)) <= keys(recipe) | {
+        "curriculum.gate.name", "curriculum.sampler.name", "curriculum.sampler.tau", "training.split_pieces.source",
+    }  # fmt: skip
+    lines = [line for line in text.splitlines() if ":" in line and not line.strip().startswith("#")]
+    assert [line.strip() for line in lines if "#" not in line and not line.strip().endswith(":")] == []
+    assert recipe.name == name
+    assert recipe.training.schedule in ("linear", "wsd")
+    assert not recipe.curriculum.needs_benchmark
+
+
+def test_the_recommended_recipes_are_listed_first() -> None:
+    listed = subprocess.run([sys.executable, "-m", "cclm", "recipes"], capture_output=True, text=True, check=True)
+    names = [line.split()[0] for line in listed.stdout.splitlines()]
+    assert names[:3] == STRONG
+    assert set(names) == {*STRONG, *TED, "phrasebook"}
 
 
 @pytest.mark.parametrize("name", TED)

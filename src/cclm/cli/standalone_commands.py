@@ -8,6 +8,9 @@ import click
 from cclm.cli.group import OVERRIDES, cli
 from cclm.errors import ConfigError
 
+RECOMMENDED = ("strong-small", "strong-medium", "strong-large")
+"""The recipes that are listed first."""
+
 
 @cli.command(short_help="Show what a curriculum would do; nothing is trained.")
 @click.argument("scenario", default="related")
@@ -43,10 +46,10 @@ def simulate(
 def demo(overrides: Sequence[str]) -> None:
     """Everything on the built-in corpus, in minutes and with nothing to download.
 
-    Trains one bilingual model per language, one model for all eight languages with CCL-M and one with proportional
-    sampling; ends with their scores, translations to read and the page of the run. Done again, it only shows them. Any
-    key of the recipe `phrasebook` can be changed: cclm demo work=elsewhere seed=2. Keys of the curriculum change the
-    CCL-M model alone.
+    Trains one model for all eight languages with the competence gate and tau = 5 and one with proportional sampling,
+    for 5,000 steps each, after a short training of one bilingual model per language; ends with their scores,
+    translations to read and the page of the run. Done again, it only shows them. Any key of the recipe `phrasebook` can
+    be changed: cclm demo work=elsewhere seed=2. Keys of the curriculum change the gated model alone.
     """
     from cclm.experiments import demo as command
 
@@ -71,7 +74,10 @@ def phrasebook(out: Path, seed: int, sizes: Sequence[str]) -> None:
 @click.argument("name", required=False)
 @click.option("--keys", is_flag=True, help="Print every key of a recipe with its type, default and meaning.")
 def recipes(name: str | None, keys: bool) -> None:
-    """Lists the recipes that come with cclm, or prints one: cclm recipes NAME > my.yaml."""
+    """Lists the recipes that come with cclm, or prints one: cclm recipes NAME > my.yaml.
+
+    Those of the family `strong` are recommended for text of your own: one each for little, more and much text.
+    """
     from cclm.recipe.loading import built_in_recipes
 
     texts = built_in_recipes()
@@ -80,8 +86,8 @@ def recipes(name: str | None, keys: bool) -> None:
 
         click.echo(configuration(), nl=False)
     elif name is None:
-        for known, text in texts.items():
-            click.echo(f"{known:<20} {text.splitlines()[0].removeprefix('# ')}")
+        for known in dict.fromkeys((*RECOMMENDED, *texts)):
+            click.echo(f"{known:<20} {texts[known].splitlines()[0].removeprefix('# ')}")
     elif name in texts:
         click.echo(texts[name].rstrip())
     else:

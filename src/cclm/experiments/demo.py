@@ -1,7 +1,8 @@
-"""`cclm demo`: everything on the built-in corpus, in minutes: two ways to sample languages, and bilingual models."""
+"""`cclm demo`: everything on the built-in corpus, in minutes: one model for eight languages, sampled in two ways."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -13,7 +14,7 @@ from cclm.data.workers import available_cores
 from cclm.errors import TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import read_lines
-from cclm.experiments.benchmark import bitext_folder, reference_recipe
+from cclm.experiments.benchmark import reference_recipe
 from cclm.experiments.executor import Display, Job, Processes
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
@@ -23,15 +24,27 @@ from cclm.report.graph import similarity_table
 from cclm.report.pages import run_report
 from cclm.text_table import text_table
 
+OURS = "competence-gate"
+"""The run that the page is about."""
+SETTINGS = (
+    "training.max_steps=5000",
+    "training.warmup=100",
+    "training.schedule=linear",
+    "training.validate_every=1000",
+    "curriculum.sampler={name: temperature, tau: 5}",
+    "curriculum.every=100",
+    "benchmark.max_steps=150",
+)
+"""Changes to the recipe: most of the time goes into the two models. The user's changes come after them."""
 METHODS = {
-    "ccl-m-avg": ("name=ccl-m-avg",),
+    OURS: (f"name={OURS}",),
     "proportional": (
         "name=proportional",
         "curriculum.gate={name: all}",
         "curriculum.sampler={name: temperature, tau: 1}",
     ),
 }
-"""What is compared with the bitext models, as changes to the recipe; they come after those of the user."""
+"""What is compared, as changes to the recipe; they come after those of the user."""
 READ = 3
 """Translations of each language to read."""
 
@@ -39,9 +52,9 @@ READ = 3
 def run(overrides: Iterable[str] = ()) -> Path:
     """From nothing to the table, the translations and the page, which it returns. What is done is not done again."""
     overrides = tuple(overrides)
-    recipes = {name: load_recipe("phrasebook", (*overrides, *changes)) for name, changes in METHODS.items()}
-    recipe = recipes["ccl-m-avg"]
-    ours = "your curriculum" if any(each.startswith("curriculum") for each in overrides) else "CCL-M avg"
+    recipes = {name: load_recipe("phrasebook", (*SETTINGS, *overrides, *changes)) for name, changes in METHODS.items()}
+    recipe = recipes[OURS]
+    ours = "your curriculum" if any(each.startswith("curriculum") for each in overrides) else "gate + tau 5"
     for each in recipes.values():
         Pipeline(each).refuse_other_settings()  # before anything is made
     stages = _Stages(5)
@@ -53,24 +66,21 @@ def run(overrides: Iterable[str] = ()) -> Path:
         pipeline.walk(("graph",))
         if pipeline.graph:
             stages.show(similarity_table(pipeline.graph))
-        stages.begin("benchmark", "one bilingual model per language, to measure competence against")
+        stages.begin("benchmark", "a bilingual model per language, trained briefly: competence is relative to it")
         pipeline.walk(("benchmark",))
     stages.begin("train", f"{ours} and proportional sampling, all else equal, side by side")
     _train(recipes, pipeline.data.folder)
-    stages.begin("test", "translating and scoring the test sets of all three")
+    stages.begin("test", "translating and scoring the test sets of both")
     runs = {name: run_folder(each) for name, each in recipes.items()}
-    folders = {
-        "bitext": bitext_folder(recipe, pipeline.data),
-        "proportional": runs["proportional"],
-        ours: runs["ccl-m-avg"],
-    }
-    evaluations = {name: Evaluation(folder) for name, folder in folders.items()}
+    evaluations = {"proportional": Evaluation(runs["proportional"]), ours: Evaluation(runs[OURS])}
     scores = {name: evaluation.scored() or evaluation.score() for name, evaluation in evaluations.items()}
-    page = run_report(runs["ccl-m-avg"])
+    page = run_report(runs[OURS])
     stages.end()
     sizes = {lang: counts["train"] for lang, counts in pipeline.data.sizes.items()}
-    stages.show(_table(sizes, scores, Log.read(runs["ccl-m-avg"] / "log.jsonl").admissions))
-    stages.show(_translations(ours, recipe.data.languages, runs["ccl-m-avg"], recipe.data.pivot))
+    samples = [sample for lang in recipe.data.languages for sample in _samples(runs[OURS], lang, recipe.data.pivot)]
+    stages.show(_opening(ours, scores, samples))
+    stages.show(_table(sizes, scores, Log.read(runs[OURS] / "log.jsonl").admissions))
+    stages.show(_translations(ours, samples))
     stages.show(_next(page, recipe.work))
     return page
 
@@ -131,17 +141,51 @@ def _cell(score: Mapping[str, float]) -> str:
     return f"{score['bleu']:.1f} ±{(score['bleu_high'] - score['bleu_low']) / 2:<3.1f}"
 
 
-def _translations(method: str, languages: Iterable[str], run: Path, pivot: str) -> Text:
-    """A few sentences of each test set: source, translation, reference."""
+@dataclass(frozen=True)
+class _Sample:
+    """A sentence of a test set to read."""
+
+    language: str
+    source: str
+    translation: str
+    reference: str
+
+    @property
+    def is_right(self) -> bool:
+        return self.translation == self.reference
+
+
+def _samples(run: Path, lang: str, pivot: str) -> list[_Sample]:
+    """The first sentences of a test set."""
+    stem = run / "translations" / f"test.{lang}-{pivot}"
+    files = [read_lines(Path(f"{stem}{end}.txt"))[:READ] for end in (".source", "", ".reference")]
+    return [_Sample(lang, *lines) for lines in zip(*files, strict=True)]
+
+
+def _opening(ours: str, scores: Mapping[str, Scores], samples: Sequence[_Sample]) -> Text:
+    """What to look at in the tables that follow, in two sentences."""
+    own, other = scores[ours].means, scores["proportional"].means
+    right = sum(sample.is_right for sample in samples)
+    lines = [
+        f"One model for {len(scores[ours].languages)} languages ({ours}): {own.all:.1f} BLEU on average;"
+        f" {right} of the {len(samples)} sentences below are exactly the reference."
+    ]
+    compared = [
+        f"{who} have {theirs:.1f} BLEU if languages are drawn in proportion to their text, {mine:.1f} with {ours}"
+        for who, theirs, mine in (("LRLs", other.lrl, own.lrl), ("HRLs", other.hrl, own.hrl))
+        if theirs is not None and mine is not None
+    ]
+    lines += ["; ".join(compared) + "."] if compared else []
+    return Text.assemble(("\nWhat to see\n", "bold"), "\n".join(lines))
+
+
+def _translations(method: str, samples: Iterable[_Sample]) -> Text:
+    """Sentences to read: source, translation, and the reference where it differs."""
     text = Text(f"\nTranslations of {method} to read: source, > translation, = reference\n", style="bold")
-    for lang in languages:
-        stem = run / "translations" / f"test.{lang}-{pivot}"
-        sources, found, references = (read_lines(Path(f"{stem}{end}.txt")) for end in (".source", "", ".reference"))
-        for i in range(READ):
-            right = found[i] == references[i]
-            text.append(f"{lang}  {sources[i]}\n", style="not bold")
-            text.append(f"   > {found[i]}\n", style="not bold green" if right else "not bold yellow")
-            text.append("" if right else f"   = {references[i]}\n", style="not bold dim")
+    for sample in samples:
+        text.append(f"{sample.language}  {sample.source}\n", style="not bold")
+        text.append(f"   > {sample.translation}\n", style="not bold green" if sample.is_right else "not bold yellow")
+        text.append("" if sample.is_right else f"   = {sample.reference}\n", style="not bold dim")
     return text
 
 
@@ -150,9 +194,11 @@ def _next(page: Path, work: str) -> Text:
     return Text.assemble(
         ("The page of the run, with the language graph colouring itself in:\n", "bold"), f"  {page}\n\n",
         ("What to try next\n", "bold"),
+        "  the paper's sampler (CCL-M):  ",
+        ("cclm demo work=work/ccl-m 'curriculum.sampler={name: inverse-competence}'\n", "cyan"),
         "  every threshold:              ", (f"cclm sweep phrasebook{elsewhere}\n", "cyan"),
         "  other methods, over seeds:    ", (f"cclm study phrasebook{study}\n", "cyan"),
         "  the state of every run:       ", (f"cclm runs {work}\n", "cyan"),
-        "  a recipe of your own:         ", ("cclm recipes phrasebook > mine.yaml\n", "cyan"),
+        "  a recipe of your own:         ", ("cclm recipes strong-small > mine.yaml\n", "cyan"),
         "  what is wrong with your text: ", ("cclm doctor mine.yaml", "cyan"),
     )  # fmt: skip

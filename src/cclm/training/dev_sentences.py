@@ -75,11 +75,11 @@ def _gathered(parts: Sequence[Batch], owners: Ids, rows: Ids) -> Batch:
 @torch.no_grad()
 def sentence_losses(device: Device, model: TranslationModel, batch: Batch, smoothing: float) -> Losses:
     """The losses of each sentence of a batch."""
-    source, target_input, target_output = device.tensors(batch)
+    source, target_input, target_N, rows = device.inputs(batch)
     with device.autocast():
-        logits_NV = model(source, target_input)
+        logits_NV = model(source, target_input, rows)
     log_NV = F.log_softmax(logits_NV, dim=-1, dtype=torch.float32)
-    nll_N = F.nll_loss(log_NV, target_output[target_output != batch.pad], reduction="none")
+    nll_N = F.nll_loss(log_NV, target_N, reduction="none")
     smoothed_N = (1 - smoothing) * nll_N - smoothing * log_NV.mean(dim=-1)
     nats = torch.stack([smoothed_N, nll_N], dim=1).cpu().numpy().astype(np.float64)
     # Summed on the CPU, in a fixed order: on a GPU the order of atomic additions varies.

@@ -104,3 +104,10 @@ def test_an_error_that_is_not_finite_or_not_measured_any_more_is_unknown() -> No
 def test_a_confidence_that_is_no_number_of_standard_errors_is_refused(confidence: Any) -> None:
     with pytest.raises(ValueError, match="confidence must be a finite number of at least 0; got"):
         CompetenceGate(GRAPH, confidence=confidence)
+
+
+def test_the_shares_of_hrls_as_a_table_are_those_of_the_matrix() -> None:
+    assert GRAPH.shares_by_lrl() == {
+        "l1": {"h1": pytest.approx(0.75), "h2": pytest.approx(0.25)},
+        "l2": {"h1": 0.0, "h2": 1.0},
+    }

@@ -13,7 +13,7 @@ from small_study import write_study
 
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.sweep import sweep
+from cclm.experiments.sweep import grid_recipes, sweep
 from cclm.formats.run import read_settings
 from cclm.recipe import Recipe, load_recipe
 from cclm.report.pages import write_sweep
@@ -131,3 +131,10 @@ def test_no_other_leaf_takes_the_place_of_one_that_was_killed(
 def test_a_grid_without_sense_is_refused(settings: Recipe, thresholds: Any, aggregates: Any) -> None:
     with pytest.raises(ConfigError, match="at least one value each, and no value twice"):
         sweep(settings, thresholds, aggregates)
+
+
+def test_leaves_keep_the_confidence_of_the_recipes_gate(tmp_path: Path) -> None:
+    wanted = load_recipe("phrasebook", [f"work={tmp_path}", "curriculum.gate.confidence=2"])
+    other = load_recipe("phrasebook", [f"work={tmp_path}", "curriculum.gate={name: all}"])
+    assert [each.curriculum.gate.confidence for each in grid_recipes(wanted, [0.5], ["avg"])] == [2.0]  # type: ignore[union-attr]
+    assert [each.curriculum.gate.confidence for each in grid_recipes(other, [0.5], ["avg"])] == [0.0]  # type: ignore[union-attr]

@@ -170,12 +170,11 @@ def _opening(ours: str, scores: Mapping[str, Scores], samples: Sequence[_Sample]
         f"One model for {len(scores[ours].languages)} languages ({ours}): {own.all:.1f} BLEU on average;"
         f" {right} of the {len(samples)} sentences below are exactly the reference."
     ]
-    compared = [
-        f"{who} have {theirs:.1f} BLEU if languages are drawn in proportion to their text, {mine:.1f} with {ours}"
+    lines += [
+        f"{who}: {mine:.1f} BLEU, and {theirs:.1f} if languages are drawn in proportion to their text."
         for who, theirs, mine in (("LRLs", other.lrl, own.lrl), ("HRLs", other.hrl, own.hrl))
         if theirs is not None and mine is not None
     ]
-    lines += ["; ".join(compared) + "."] if compared else []
     return Text.assemble(("\nWhat to see\n", "bold"), "\n".join(lines))
 
 

@@ -113,6 +113,8 @@ def test_the_summary_has_method_steps_and_stop_reason(tmp_path: Path) -> None:
         "steps": 60_000,
         "tokens": 600 * 8 * 9000,  # rounds x languages x tokens that the helper writes
         "phase": None,
+        "benchmark_method": None,
+        "benchmark_tokens": None,
         "stopped": {"step": 60_000, "reason": "no better for 10 validations", "best": 50_000},
     }
 

@@ -64,10 +64,10 @@ def test_sentences_of_several_languages_in_one_batch_have_the_losses_that_each_h
     for name, indices in chosen.items():
         for index in indices:
             alone = dev[name].of(np.array([index]))
-            source, target_input, target_output = CPU.tensors(alone)
+            source, target_input, target, _ = CPU.inputs(alone)
             with torch.no_grad():
                 logits = model(source, target_input)
-            sums = [F.cross_entropy(logits, target_output[0], reduction="sum", label_smoothing=s) for s in (0.1, 0.0)]
+            sums = [F.cross_entropy(logits, target, reduction="sum", label_smoothing=s) for s in (0.1, 0.0)]
             expected.append([float(each) / math.log(2) for each in sums])
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
@@ -83,6 +83,16 @@ def test_all_sentences_give_the_losses_of_a_validation(folder: Path, data: Prepa
     first = probe.measure(model, 5, 100, {})
     assert first.dev_loss == pytest.approx({name: loss.smoothed for name, loss in expected.items()}, rel=1e-5)
     assert set((first.dev_loss_se or {}).values()) == {0.0}
+
+
+def test_a_round_of_too_few_tokens_for_any_sentence_keeps_the_losses(
+    folder: Path, data: Prepared, dev: dict[str, Batches]
+) -> None:
+    model, probe = model_of(recipe(folder), data), dev_probe(dev)
+    first = probe.measure(model, 5, 100, {})
+    probe.memory = first.memory
+    found = probe.measure(model, 10, 1, {})
+    assert found.dev_loss == pytest.approx(first.dev_loss)
 
 
 def dev_probe(dev: dict[str, Batches]) -> DevProbe:

@@ -214,7 +214,7 @@ def most_similar(lang: str, counts: Mapping[str, Mapping[str, int]], candidates:
 
 def _load(folder: Path) -> Any:
     try:
-        with _quiet():
+        with quiet():
             from transformers import AutoTokenizer
 
             return AutoTokenizer.from_pretrained(folder)
@@ -225,7 +225,7 @@ def _load(folder: Path) -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps transformers from printing: about sacremoses, which Marian's tokenizer does not need here."""
     from transformers.utils import logging as chatter
 

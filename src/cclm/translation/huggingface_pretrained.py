@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from cclm.data.cleaning import clean
-from cclm.data.model_tokenizer import ModelTokenizer
+from cclm.data.model_tokenizer import ModelTokenizer, quiet
 from cclm.formats.base import parse_json
 from cclm.formats.export import Checked, Search
 from cclm.model.pretrained import Pretrained
@@ -83,7 +83,8 @@ def _write_tokenizer(model: TrainedFor, folder: Path) -> None:
     elif new and kind != "m2m_100":  # M2M100's gives a code that is added the id of another
         from transformers import AddedToken, AutoTokenizer
 
-        tokenizer: Any = AutoTokenizer.from_pretrained(source, local_files_only=True)
+        with quiet():
+            tokenizer: Any = AutoTokenizer.from_pretrained(source, local_files_only=True)
         # Rows that have no symbol come before the new ones. Unless they get one, the ids of the codes would be theirs.
         symbols = model.target.symbols[len(tokenizer) :]
         tokenizer.add_tokens([AddedToken(symbol, special=True, normalized=False) for symbol in symbols])
@@ -136,7 +137,8 @@ def _different_segmentations(model: TrainedFor, task: Task, folder: Path, name: 
 
     assert model.layout is not None
     pair, codes, tag = model.pair(task), code_names(model), task.direction.source_tag
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    with quiet():
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     if task.source in codes:
         tokenizer.src_lang = codes[task.source]
     texts = [clean(text)[0] for text in islice(sentences(model, task), SENTENCES)]

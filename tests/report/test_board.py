@@ -396,3 +396,11 @@ def test_an_error_of_ours_is_told_in_the_terminal_and_not_on_the_page(
     assert sent[0]["status"] == 500
     assert sent[1]["body"] == b"the board could not answer this; its terminal says why\n"
     assert capsys.readouterr().err == "cclm board: RuntimeError: a secret\n"
+
+
+def test_a_page_that_is_opened_before_the_first_look_leads_to_the_run(tmp_path: Path) -> None:
+    board = Board(board_run(tmp_path, "early", up_to=200))
+    first_look = threading.Timer(0.3, board.refresh)
+    first_look.start()
+    assert board.only_run() is not None
+    first_look.join()

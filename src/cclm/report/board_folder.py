@@ -25,6 +25,8 @@ MOST_RUNS = 400
 """Runs that are followed; of more, those whose names come first."""
 POLL, DISCOVER = 0.5, 3.0
 """Seconds between two looks at the files of known runs, and between two searches for new ones."""
+FIRST_LOOK = 2.0
+"""Seconds that the first page waits at most for the first search."""
 WATCHED = 20.0
 """Seconds for which a run that someone looked at is read before the others."""
 SECTIONS = ("claims", "scores", "figure-2", "leaves", "cost", "failures")
@@ -212,6 +214,7 @@ class Board:
         self.lock = threading.RLock()
         self._discovered = -DISCOVER
         self._by_folder: dict[Path, str] = {}
+        self._has_discovered = threading.Event()
 
     def watch(self, is_over: threading.Event, report: Callable[[str], object]) -> None:
         """Refreshes until it is over. An error is reported once and does not end it."""
@@ -231,6 +234,7 @@ class Board:
         if time.monotonic() - self._discovered >= DISCOVER:
             self._discover()
             self._discovered = time.monotonic()
+            self._has_discovered.set()
         now, has_more = time.time(), False
         # What someone waits to see comes first.
         is_hurried = any(not run.is_read and now - run.looked_at < WATCHED for run in self.runs.values())
@@ -294,7 +298,8 @@ class Board:
         return self._by_folder.get(folder.resolve())
 
     def only_run(self) -> str | None:
-        """The id of the run, if the folder is a run itself."""
+        """The id of the run, if the folder is a run itself. Waits for the first look at it: a browser may be faster."""
+        self._has_discovered.wait(FIRST_LOOK)
         return self.run_id(self.folder)
 
 

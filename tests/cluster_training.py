@@ -81,7 +81,7 @@ class ClusterRun:
         self._logged_before = self._last_logged()
         until = time.monotonic() + chance.uniform(0, longest)
         while time.monotonic() < until and self.state() == "RUNNING":
-            time.sleep(0.1)
+            time.sleep(0.3)
         if self.state() != "RUNNING":
             return False
         DISTURBANCES[how](self, chance)
@@ -97,7 +97,7 @@ class ClusterRun:
                 size, since = grown, time.monotonic()
             self.waited = max(self.waited, time.monotonic() - since)
             assert self.waited < WAIT, f"the training waits\n{self.box.output(self.job)}"
-            time.sleep(0.1)
+            time.sleep(0.3)
         assert state == "COMPLETED", f"{state}\n{self.box.output(self.job)}"
 
     def state(self) -> str:

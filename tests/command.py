@@ -40,6 +40,7 @@ def start(
     environment: dict[str, str] | None = None,
     prepare: Callable[[], object] | None = None,
     stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.PIPE,
 ) -> Started:
     """Starts `cclm` in a folder as the leader of its own process group.
 
@@ -49,7 +50,7 @@ def start(
         [*before, sys.executable, "-m", "cclm", *map(str, arguments)],
         stdin=subprocess.DEVNULL,
         stdout=stdout,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **(environment or {})},
         start_new_session=True,

@@ -16,13 +16,15 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 from command import descendants
 
 PR_SET_CHILD_SUBREAPER = 36
+NEW_PYTHON = util.spawnv_passfds
 FRAME = re.compile(r'^\s+File "([^"]+)", line \d+', re.MULTILINE)
 START_UP = re.compile(r"<frozen |<string>|/lib(64)?/python3\.\d+/(?!site-packages)")
 """Files of Python's own: what it runs before a program has begun, and its fork server."""
@@ -38,33 +40,66 @@ class Started:
 
 
 def load_everything() -> None:
-    """Imports what commands need, once for all of them, and adopts the processes that killed commands leave behind."""
+    """Imports what commands need, once for all of them, and adopts the processes that killed commands leave behind.
+
+    No command needs `cclm.integrations`, which would load the trainer of Transformers: three seconds.
+    """
     import torch
 
     import cclm
 
-    for module in pkgutil.walk_packages(cclm.__path__, "cclm."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
     torch.set_num_threads(1)
+    for module in pkgutil.walk_packages(cclm.__path__, "cclm."):
+        if not module.name.startswith("cclm.integrations.") and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    importlib.import_module("drawn_pools")
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def share_fork_server() -> int:
-    """Starts one fork server, with torch loaded, for the workers and trainings of all commands forked off here.
+    """Forks one fork server off this process, for the workers and trainings of all commands forked off here.
 
     Each command would start its own otherwise, which takes seconds. What the server's processes print goes to standard
     error. Returns a file descriptor of standard output, for the answers of this process.
     """
-    import cclm.experiments.executor  # says what a fork server loads
+    import cclm.experiments.fork_server  # what a fork server loads
 
     answers = os.dup(1)
     os.dup2(2, 1)
-    forkserver.ensure_running()
+    with patch.object(util, "spawnv_passfds", _fork_server):
+        forkserver.ensure_running()
     # A command is not the parent of the server, and must not wait for it to see whether it is alive.
     forkserver._forkserver.ensure_running = lambda: None  # type: ignore[attr-defined]
     assert cclm.experiments.executor.PROCESSES.get_start_method() == "forkserver"
     return answers
+
+
+def _fork_server(path: str, command: Sequence[str], passed: Sequence[int]) -> int:
+    """Stands for a new Python that runs a fork server: a process that has loaded everything already."""
+    if "forkserver" not in command[-1]:
+        return NEW_PYTHON(path, command, passed)
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        for number in {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2, *passed}:
+            with suppress(OSError):
+                os.close(number)
+        forkserver._forkserver.ensure_running = lambda: None  # type: ignore[attr-defined]
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):  # as in a new Python
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        exec(command[-1])  # `python -c` would run it
+    finally:
+        os._exit(0)
+
+
+def _forget_fork_server() -> None:
+    """Lets this process fork a fork server of its own off when it needs one, and start a resource tracker."""
+    del forkserver._forkserver.ensure_running  # type: ignore[attr-defined]
+    forkserver._forkserver.__init__()  # type: ignore[attr-defined]
+    resource_tracker._resource_tracker.__init__()  # type: ignore[attr-defined]
+    util.spawnv_passfds = _fork_server  # type: ignore[assignment]
 
 
 def start(
@@ -75,11 +110,13 @@ def start(
     cold: bool = False,
     environment: Mapping[str, str] | None = None,
     gigabytes: int | None = None,
+    own_fork_server: bool = False,
 ) -> Started:
     """Starts `cclm ARGUMENTS` in a folder, as the leader of a group of its own.
 
     Where it is `cold`, a new Python is started for it, as a shell does; otherwise it is forked off this process.
-    `gigabytes` limits its address space.
+    `gigabytes` limits its address space. With `own_fork_server`, its trainings and workers are not those of a shared
+    fork server, but of one in its group that ends with it, as those of a new Python are.
     """
     output.mkdir(parents=True, exist_ok=True)
     started = output / "stdout.txt", output / "stderr.txt"
@@ -98,6 +135,8 @@ def start(
         os.environ.update({"OMP_NUM_THREADS": "1", **(environment or {})})
         if gigabytes:
             resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))
+        if own_fork_server:
+            _forget_fork_server()
         if cold:
             os.execv(sys.executable, [sys.executable, "-m", "cclm", *arguments])
         code = _main(arguments)

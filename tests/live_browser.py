@@ -1,5 +1,6 @@
 """A page in headless Chromium that can be watched and used while it lives, over the DevTools protocol on a pipe."""
 
+import atexit
 import base64
 import contextlib
 import json
@@ -10,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from browser import BROWSER
 OPTIONS = "--headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --disable-background-networking"
 OPTIONS += " --disable-component-update --disable-sync --disable-extensions --remote-debugging-pipe"
 
+DRAWN = 150
+"""Milliseconds after which a page has drawn itself: longer than it sets timers for."""
 NAVIGATED = ("Inspected target navigated or closed", "Cannot find default execution context")
 
 
@@ -178,3 +182,24 @@ def chromium() -> Iterator[Page]:
             process.wait()
         os.close(from_child[0])
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def _tab() -> Page:
+    """A browser for all pages of this process that are only looked at."""
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(chromium())
+
+
+def dom(page: Path) -> str:
+    """The document once the page has been drawn, which must have said nothing on the console."""
+    tab = _tab()
+    tab.look(width=800, height=600)
+    tab.console.clear()
+    tab.open(page.resolve().as_uri())
+    tab.run(f"new Promise((done) => setTimeout(done, {DRAWN}))")
+    text = str(tab.run("document.documentElement.outerHTML"))
+    assert tab.console == []
+    tab.open("about:blank")
+    return text

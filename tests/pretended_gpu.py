@@ -32,10 +32,10 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 
 
 def library() -> Path:
-    """The compiled library, made once per version of torch and of its source."""
+    """The compiled library, made once per installed torch and version of its source. It finds torch by its path."""
     torch_folder = Path(sysconfig.get_paths()["purelib"]) / "torch"
     version = (torch_folder / "version.py").read_bytes()
-    name = hashlib.sha256(SOURCE.read_bytes() + version).hexdigest()[:16]
+    name = hashlib.sha256(SOURCE.read_bytes() + version + bytes(torch_folder)).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"cclm-pretended-gpu-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     built = folder / f"{name}.so"

@@ -197,7 +197,7 @@ def wait_until(condition: Callable[[], object], limit: float, what: str) -> None
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end, f"not within {limit:.0f} s: {what}"
-        time.sleep(0.05)
+        time.sleep(0.2)  # most conditions ask SLURM, which takes 0.02 s of processor time
 
 
 def free_ports(count: int) -> list[int]:

@@ -3,9 +3,12 @@
 import fcntl
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +19,7 @@ from cclm.atomic import (
     atomic_folder,
     atomic_text,
     atomic_write,
+    hidden,
     holds_only,
     restore,
     restore_all,
@@ -24,6 +28,10 @@ from cclm.atomic import (
 )
 
 TOKEN = "0123456789abcdef"
+
+
+def partial_name(path: Path, kind: str) -> Path:
+    return hidden(path, TOKEN, kind)
 
 
 def made_by_us(folder: Path) -> bool:
@@ -226,3 +234,115 @@ def test_output_to_an_open_file_of_the_process_is_written_to_it(tmp_path: Path) 
         assert subprocess.run([sys.executable, "-c", program], stdout=out, check=True).returncode == 0
     assert (tmp_path / "out").read_text() == "x"
     assert (tmp_path / "out").stat().st_ino == before
+
+
+def test_a_folder_beside_a_file_is_never_removed(tmp_path: Path) -> None:
+    """Not even one that has the name of a leftover: a file leaves no folder."""
+    (tmp_path / f".a.cclm-{TOKEN}.tmp").mkdir()
+    (tmp_path / f".a.cclm-{TOKEN}.tmp" / "thesis").write_text("x")
+    atomic_text(tmp_path / "a", "new")
+    with user_output(tmp_path / "a") as file:
+        file.write(b"newer")
+    assert (tmp_path / f".a.cclm-{TOKEN}.tmp" / "thesis").exists()
+
+
+WRITE = """
+import sys, time
+from pathlib import Path
+from cclm.atomic import atomic_folder, atomic_write
+
+with atomic_write(Path("file")), atomic_folder(Path("folder"), is_ours=lambda folder: True) as staging:
+    (staging / "mark").write_text("being written")
+    print("begun", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        pytest.param(
+            ["unshare", "--pid", "--fork", "--kill-child"],
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a pid namespace"),
+        ),
+    ],
+    ids=["same container", "another container"],
+)
+def test_what_another_process_is_writing_stays_until_it_is_killed(tmp_path: Path, before: list[str]) -> None:
+    process = subprocess.Popen([*before, sys.executable, "-c", WRITE], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        begun = names(tmp_path)
+        assert len(begun) == 2
+        atomic_text(tmp_path / "file", "mine")
+        replace(tmp_path / "folder", "mine")
+        assert names(tmp_path) == begun | {"file", "folder"}
+    finally:
+        process.kill()
+        process.communicate()
+    deadline = time.monotonic() + 30
+    while names(tmp_path) != {"file", "folder"}:  # a namespace ends a moment after its first process
+        restore_all(tmp_path)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("letter", ["x", "ğ"])
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path: Path, letter: str) -> None:
+    name = letter * (255 // len(letter.encode()))
+    path, folder = tmp_path / name, tmp_path / "folders" / name
+    folder.parent.mkdir()
+    for text in ("old", "new"):
+        atomic_text(path, text)
+        replace(folder, text)
+    assert (path.read_text(), (folder / "mark").read_text()) == ("new", "new")
+    folder.rename(partial_name(folder, "old"))
+    (tmp_path / "left").write_text("half")
+    (tmp_path / "left").rename(partial_name(path, "tmp"))
+    restore(folder)
+    restore(path)
+    assert (names(tmp_path), names(folder.parent)) == ({name, "folders"}, {name})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_output_and_folders_keep_their_owner(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "folder").mkdir()
+    for name, mode in (("file", 0o640), ("folder", 0o2750)):
+        os.chown(tmp_path / name, 12345, 23456)
+        (tmp_path / name).chmod(mode)
+    with user_output(tmp_path / "file") as file:
+        file.write(b"new")
+    replace(tmp_path / "folder", "new")
+    for name, mode in (("file", 0o640), ("folder", 0o2750)):
+        found = (tmp_path / name).stat()
+        assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (12345, 23456, mode)
+
+
+GIVEN = """
+import os, sys
+from pathlib import Path
+from cclm.atomic import user_output
+
+os.setgroups([])
+os.setgid(23456)
+os.setuid(12345)
+with user_output(Path(sys.argv[1])) as file:
+    file.write(b"new")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_output_to_a_file_of_another_user_is_written_to_it(tmp_path: Path) -> None:
+    """Who may not give a file away keeps its owner by writing to it."""
+    shared = Path(tempfile.mkdtemp(prefix="shared-"))
+    try:
+        (shared / "file").write_text("old")
+        for path in (shared, shared / "file"):
+            path.chmod(0o777)
+        subprocess.run([sys.executable, "-c", GIVEN, shared / "file"], check=True)
+        assert ((shared / "file").read_text(), (shared / "file").stat().st_uid) == ("new", 0)
+    finally:
+        shutil.rmtree(shared)

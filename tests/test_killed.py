@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 from small_study import write_study
+from warm_commands import WarmCommand
 
 pytestmark = pytest.mark.slow
+LIMIT = 600.0
 GRID = ["--threshold", "0.2", "--threshold", "0.3", "--threshold", "9"]
 BY_SIZE = ["curriculum.sampler={name: size-and-competence}"]
 LOGS = ["graph.json", "benchmark.json", "runs/**/log.jsonl", "runs/*/scores.json", "runs/*/translations/*"]
@@ -27,7 +29,13 @@ COMPARED = {
 }
 
 
-def start(arguments: Sequence[str], folder: Path) -> "subprocess.Popen[str]":
+def start(arguments: Sequence[str], folder: Path, is_cold: bool) -> "subprocess.Popen[str] | WarmCommand":
+    """Starts a command: in a new Python, or forked off a process that has loaded everything.
+
+    In both cases it leads a process group, and starts a fork server of its own for its trainings.
+    """
+    if not is_cold:
+        return WarmCommand(arguments, folder, own_fork_server=True)
     return subprocess.Popen(
         [sys.executable, "-m", "cclm", *arguments],
         stdout=subprocess.DEVNULL,
@@ -61,16 +69,18 @@ def survivors(group: int, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kills"),
+    ("arguments", "kills", "is_cold"),
     [
-        (["run", "recipe.yaml"], 4),
-        (["study", "mini.yaml", "changes.benchmark.file=table.json"], 4),
-        (["sweep", "recipe.yaml", "benchmark.method=multilingual", *GRID], 2),
-        (["run", "recipe.yaml", "benchmark.method=multilingual", *BY_SIZE], 2),
+        (["run", "recipe.yaml"], 4, False),
+        (["study", "mini.yaml", "changes.benchmark.file=table.json"], 4, False),
+        (["sweep", "recipe.yaml", "benchmark.method=multilingual", *GRID], 2, False),
+        (["run", "recipe.yaml", "benchmark.method=multilingual", *BY_SIZE], 2, True),
     ],
     ids=["run", "study", "sweep-multilingual", "run-multilingual"],
 )
-def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path, arguments: list[str], kills: int) -> None:
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(
+    tmp_path: Path, arguments: list[str], kills: int, is_cold: bool
+) -> None:
     seed = int(os.environ.get("CCLM_KILL_SEED", time.time_ns() % 10**6))
     chance, told = random.Random(seed), [f"CCLM_KILL_SEED={seed}"]
     write_study(tmp_path)
@@ -78,23 +88,25 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path, ar
     command, patterns = [arguments[0], str(tmp_path / arguments[1]), *arguments[2:]], COMPARED[arguments[0]]
     work = tmp_path / "work"
     began = time.monotonic()
-    with start(command, tmp_path) as whole:
-        assert whole.wait() == 0
+    whole = start(command, tmp_path, is_cold)
+    stderr = whole.communicate(timeout=LIMIT)[1]
+    assert whole.returncode == 0, stderr
     duration = time.monotonic() - began
     expected = result(work, patterns)
     assert len(expected) >= 8
     shutil.rmtree(work)
     killed, finished = 0, False
     while not finished:
-        with start(command, tmp_path) as process:
-            # It goes on from where it was: later moments come by themselves.
-            moment, only_parent = chance.uniform(0.1, 0.6 * duration), chance.random() < 0.5
-            try:
-                process.wait(moment if killed < kills else None)
-            except subprocess.TimeoutExpired:
-                (os.kill if only_parent else os.killpg)(process.pid, signal.SIGKILL)
-                killed += 1
-            stderr = process.communicate()[1]
+        process = start(command, tmp_path, is_cold)
+        # It goes on from where it was: later moments come by themselves.
+        moment, only_parent = chance.uniform(0.1, 0.6 * duration), chance.random() < 0.5
+        try:
+            process.communicate(timeout=moment if killed < kills else LIMIT)
+        except subprocess.TimeoutExpired:
+            assert killed < kills, "\n".join([*told, f"still running after {LIMIT:.0f} s"])
+            (os.kill if only_parent else os.killpg)(process.pid, signal.SIGKILL)
+            killed += 1
+        stderr = process.communicate(timeout=LIMIT)[1]
         told.append(f"{moment:.2f} s, {'parent' if only_parent else 'group'}: {process.returncode}\n{stderr}")
         if process.returncode == -signal.SIGKILL:
             deadline = time.monotonic() + 20

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "web": {"errors"},
     "curriculum": {"rng"},
     "paper": {"curriculum"},
-    "phrasebook": {"rng"},
+    "phrasebook": {"rng", "atomic"},
     "formats": {*BASE, "curriculum"},
     "recipe": {*BASE, "curriculum", "formats"},
     "data": {*BASE, "rng", "progress_bar", "formats", "recipe", "phrasebook"},

@@ -114,3 +114,13 @@ def test_the_benchmark_of_the_curriculum_prints_its_table() -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "curriculum.py")]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["languages", "8", "100", "1,000"]
+
+
+def test_no_archive_is_unpacked_and_nothing_is_unpickled() -> None:
+    """A file name in an archive may lead out of its folder, and unpickling runs code: cclm does neither."""
+    dangerous = re.compile(
+        r"^\s*(?:import|from) (?:tarfile|zipfile|pickle|shelve|dill)\b|unpack_archive|torch\.load\(", re.M
+    )
+    paths = list((ROOT / "src").rglob("*.py"))
+    assert paths
+    assert [str(path) for path in paths if dangerous.search(path.read_text(encoding="utf-8"))] == []

@@ -8,13 +8,13 @@ import threading
 
 import pytest
 
-from cclm.signals import ENDING, held_back, only_noted
+from cclm.signals import ENDING, signals_blocked, signals_recorded
 
 REPEATS = """
 import os, signal, sys
 from cclm import signals
 signals.REPEATED = float(sys.argv[1])
-with signals.only_noted() as received:
+with signals.signals_recorded() as received:
     for name in sys.argv[2:]:
         os.kill(os.getpid(), getattr(signal, name))
 print("ended by itself, after", signal.Signals(received.number).name)
@@ -48,7 +48,7 @@ def test_in_a_job_of_slurm_every_later_signal_is_ignored() -> None:
 def test_repetitions_stay_ignored_after_a_training_was_interrupted_and_other_signals_do_not() -> None:
     before = {number: signal.getsignal(number) for number in ENDING}
     try:
-        with only_noted():
+        with signals_recorded():
             os.kill(os.getpid(), signal.SIGUSR1)
         assert signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN
         assert signal.getsignal(signal.SIGTERM) == before[signal.SIGTERM]
@@ -78,7 +78,7 @@ def test_a_signal_waits_until_helper_processes_have_started(received_by: str) ->
         thread.join()
 
     def work() -> None:
-        with held_back():
+        with signals_blocked():
             deliver()
             reached.append("the end")
 
@@ -93,7 +93,7 @@ def test_helper_processes_can_be_started_in_another_thread() -> None:
     done = []
 
     def work() -> None:
-        with held_back():
+        with signals_blocked():
             done.append(True)
 
     thread = threading.Thread(target=work)

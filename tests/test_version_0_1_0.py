@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from arithmetic import arithmetic
+from warm_commands import warm
 
 pytestmark = pytest.mark.slow
 FIXTURE = Path(__file__).parent / "fixtures" / "version-0.1.0"
@@ -33,9 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 def cclm(folder: Path, *arguments: str, status: int = 0) -> "subprocess.CompletedProcess[str]":
     """A command in this folder, which must end with this status."""
-    command = [sys.executable, "-m", "cclm", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = warm(*arguments, folder=folder)
     assert done.returncode == status, done.stderr
     return done
 

@@ -7,8 +7,8 @@ from small_recipe import recipe
 
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepare import Plan, prepare
-from cclm.training.directory import tasks
 from cclm.training.session import train
+from cclm.training.tasks import tasks
 
 GRAPH = LanguageGraph(
     ["tur", "por"], ["aze", "glg"], {"aze": {"tur": 0.5, "por": 0.1}, "glg": {"tur": 0.1, "por": 0.6}}

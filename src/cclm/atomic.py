@@ -5,12 +5,15 @@ Everything is first written next to its destination, under a name that only this
     .NAME.cclm-0123456789abcdef.tmp     being written
     .NAME.cclm-0123456789abcdef.old     the folder that is being replaced
 
+A NAME that would become too long is shortened.
+
 The writer holds a lock (flock) on it, which the kernel releases when the process dies, also in another container. A
 file or folder of such a name without a lock is a leftover and may be removed; one with a lock is being written.
 """
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import secrets
@@ -27,10 +30,27 @@ WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """Errors of writing to an open file: disk full, quota, file size limit, I/O error. They do not name the file."""
 
 
+MAX_NAME = 228
+"""Bytes of a name that the names above may contain: file systems allow 255 in all."""
+
+
+def hidden(path: Path, token: str, kind: str) -> Path:
+    """The path under which a file or folder is written, or moved away while it is replaced."""
+    return path.with_name(f".{_short(path.name)}.cclm-{token}.{kind}")
+
+
+def _short(name: str) -> str:
+    encoded = os.fsencode(name)
+    if len(encoded) <= MAX_NAME:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:16]
+    return encoded[: MAX_NAME - 17].decode(errors="ignore") + f"-{digest}"
+
+
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Opens a file for writing that replaces `path` once it is complete and synced to disk."""
-    _remove_leftovers(path)
+    _remove_leftovers(path, folders=False)
     partial, descriptor = _create_locked(path, lambda name: os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
     try:
         with name_write_errors(path), open(descriptor, "wb") as file:
@@ -74,38 +94,55 @@ def write_if_changed(path: Path, text: str) -> bool:
 def user_output(path: Path) -> Iterator[BinaryIO]:
     """Opens an output file that a user named, which may be anything.
 
-    A regular file is replaced once the new one is complete, and keeps its permissions. Symbolic links are followed.
-    Devices, pipes, files with several hard links and files in read-only folders are written to directly. A file without
-    write permission raises PermissionError, even for root.
+    A regular file is replaced once the new one is complete, and keeps its owner and permissions. Symbolic links are
+    followed. Devices, pipes, files with several hard links, files of other users and files in read-only folders are
+    written to directly. A file without write permission raises PermissionError, even for root.
     """
     target = Path(os.path.realpath(path))
-    mode = _mode_of(target)
-    if mode is not None and stat.S_ISREG(mode) and (not mode & 0o222 or not os.access(target, os.W_OK)):
+    found = _found(target)
+    is_regular = found is not None and stat.S_ISREG(found.st_mode)
+    if found and is_regular and (not found.st_mode & 0o222 or not os.access(target, os.W_OK)):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    if not _replaceable(path, target, mode):
+    if not _replaceable(path, target, found):
         with name_write_errors(path), open(path, "wb") as file:
             yield file
         return
     with atomic_write(target) as file:
-        if mode is not None:
-            os.fchmod(file.fileno(), stat.S_IMODE(mode))
+        if found is not None:
+            _keep_owner(file.fileno(), found)
         yield file
 
 
-def _mode_of(path: Path) -> int | None:
+def _keep_owner(file: int | Path, before: os.stat_result) -> None:
+    """Gives a file or folder the owner, as far as that is allowed, and the permissions of the one that it replaces."""
+    for owner, group in ((-1, before.st_gid), (before.st_uid, -1)):
+        with suppress(OSError):
+            os.chown(file, owner, group)
+    os.chmod(file, stat.S_IMODE(before.st_mode))  # afterwards: a change of the owner clears some of them
+
+
+def is_replaced(path: Path) -> bool:
+    """Whether `user_output` leaves the file at this path as it is until the new one is complete."""
+    target = Path(os.path.realpath(path))
+    return _replaceable(path, target, _found(target))
+
+
+def _found(path: Path) -> os.stat_result | None:
     try:
-        return path.stat().st_mode
+        return path.stat()
     except FileNotFoundError:
         return None
 
 
-def _replaceable(path: Path, target: Path, mode: int | None) -> bool:
+def _replaceable(path: Path, target: Path, found: os.stat_result | None) -> bool:
     """Whether replacing the path by a rename has the same effect for its users as writing to it."""
     if Path(os.path.abspath(path)).parts[:2] in (("/", "dev"), ("/", "proc")):  # /dev/stdout may be a regular file
         return False
-    if mode is not None and (not stat.S_ISREG(mode) or target.stat().st_nlink > 1):
+    if found is None:
+        return True
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or os.geteuid() not in (0, found.st_uid):
         return False
-    return os.access(target.parent, os.W_OK | os.X_OK) or mode is None
+    return os.access(target.parent, os.W_OK | os.X_OK)
 
 
 @contextmanager
@@ -150,7 +187,8 @@ def _replace_folder(folder: Path, staging: Path) -> None:
     if not folder.exists():
         staging.rename(folder)
         return
-    old = folder.with_name(f".{folder.name}.cclm-{secrets.token_hex(8)}.old")
+    old = hidden(folder, secrets.token_hex(8), "old")
+    _keep_owner(staging, folder.stat())
     lock = os.open(folder, os.O_RDONLY)
     try:
         _lock(lock)  # between the two renames, other processes must not take `old` for a leftover
@@ -169,7 +207,7 @@ def restore(path: Path) -> None:
             old.rename(path)
         else:
             shutil.rmtree(old, ignore_errors=True)
-    _remove_leftovers(path)
+    _remove_leftovers(path, folders=True)
 
 
 def restore_all(folder: Path) -> None:
@@ -179,17 +217,18 @@ def restore_all(folder: Path) -> None:
         restore(folder / name)
 
 
-def _remove_leftovers(path: Path) -> None:
+def _remove_leftovers(path: Path, *, folders: bool) -> None:
+    """Removes incomplete files, and folders if `path` is that of a folder."""
     for leftover in _leftovers(path, "tmp"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
+        if not leftover.is_dir():
             leftover.unlink(missing_ok=True)
+        elif folders:
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _leftovers(path: Path, kind: str) -> Iterator[Path]:
     """The leftovers of killed processes next to `path`. Each is locked while the caller processes it."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.cclm-[0-9a-f]{{16}}\.{kind}")
+    name = re.compile(rf"\.{re.escape(_short(path.name))}\.cclm-[0-9a-f]{{16}}\.{kind}")
     with suppress(OSError):
         for entry in sorted(os.listdir(path.parent)):
             if not name.fullmatch(entry):
@@ -206,7 +245,7 @@ def _leftovers(path: Path, kind: str) -> Iterator[Path]:
 def _create_locked(path: Path, create: Callable[[Path], int]) -> tuple[Path, int]:
     """Creates a temporary file or folder next to `path`; returns its path and a descriptor that holds its lock."""
     while True:
-        partial = path.with_name(f".{path.name}.cclm-{secrets.token_hex(8)}.tmp")
+        partial = hidden(path, secrets.token_hex(8), "tmp")
         try:
             descriptor = create(partial)
         except OSError as error:
@@ -225,6 +264,16 @@ def _make_folder(path: Path) -> int:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
     path.mkdir()
     return os.open(path, os.O_RDONLY)
+
+
+@contextmanager
+def suppress_missing_locks() -> Iterator[None]:
+    """Ignores errors of file systems without locks."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in CANNOT_LOCK:
+            raise
 
 
 def _lock(descriptor: int) -> bool | None:

@@ -22,6 +22,12 @@ class TrainingError(RuntimeError):
     """A training that cannot start or continue; the message names the place, the value and the way out."""
 
 
+def explain_os_error(error: OSError) -> str:
+    """The message for a file that cannot be read or written: its name, and what is wrong with it."""
+    name = error.filename2 or error.filename  # of a rename, the file that was to be written
+    return f"{name}: {error.strerror or error}" if name else str(error)
+
+
 class Interrupted(Exception):
     """A signal has arrived. A training that is interrupted saves its state and ends."""
 

@@ -55,6 +55,22 @@ def end_at_once() -> None:
             signal.signal(number, lambda number, _: end_now(number))
 
 
+@contextmanager
+def signals_end_at_once() -> Iterator[None]:
+    """For a wait during which there is nothing to clean up: a signal ends the process with a line and its exit code."""
+    import threading  # here: a command handles signals before it imports much
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread only
+        return
+    before = {number: signal.signal(number, lambda number, _: end_now(number)) for number in _handled_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def end_now(number: int) -> None:
     """Ends the process with a line and the exit code of a signal."""
     with suppress(OSError):  # standard error may be closed
@@ -72,7 +88,7 @@ def raise_at_once() -> Received:
         raise Ended
 
     received = Received(act)
-    for number in _heeded():
+    for number in _handled_signals():
         signal.signal(number, received)
     report = sys.unraisablehook
 
@@ -85,7 +101,7 @@ def raise_at_once() -> Received:
     return received
 
 
-def _heeded() -> list[signal.Signals]:
+def _handled_signals() -> list[signal.Signals]:
     """The signals to handle: all but a SIGHUP that `nohup` has set to be ignored."""
     return [number for number in ENDING if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
 
@@ -97,13 +113,13 @@ def ignore_from_now_on() -> None:
 
 
 @contextmanager
-def only_noted() -> Iterator[Received]:
+def signals_recorded() -> Iterator[Received]:
     """For training: the first signal is only recorded. The training loop checks for it at safe points.
 
     After a signal has been received, its repetitions stay ignored when the block ends: the process is ending.
     """
     received = Received()
-    before = {number: signal.signal(number, received) for number in _heeded()}
+    before = {number: signal.signal(number, received) for number in _handled_signals()}
     try:
         yield received
     finally:
@@ -112,15 +128,15 @@ def only_noted() -> Iterator[Received]:
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Blocks signals while helper processes start. The helpers inherit the mask; the parent gets the signals later.
 
     Python's fork server would otherwise print a traceback if a signal to the group interrupts its imports. Processes
-    that it starts call `let_through`, or leave signals to the parent.
+    that it starts call `unblock_signals`, or leave signals to the parent.
     """
     from multiprocessing import resource_tracker  # here: a command handles signals before it imports much
 
-    with _noted_for_later():
+    with _signals_delayed():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
             resource_tracker.ensure_running()  # starts once; it unblocks SIGINT and SIGTERM, and ignores them
@@ -131,7 +147,7 @@ def held_back() -> Iterator[None]:
 
 
 @contextmanager
-def _noted_for_later() -> Iterator[None]:
+def _signals_delayed() -> Iterator[None]:
     """Delays the handlers: another thread of this process, which does not block signals, may receive one."""
     import threading
 
@@ -139,7 +155,7 @@ def _noted_for_later() -> Iterator[None]:
         yield  # handlers run in the main thread only
         return
     came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _heeded()}
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _handled_signals()}
     try:
         yield
     finally:
@@ -149,9 +165,9 @@ def _noted_for_later() -> Iterator[None]:
             signal.raise_signal(came[0])
 
 
-def let_through() -> None:
-    """Lets signals through again in a process that was started while they were held back. One that has arrived
-    meanwhile ends the process without a traceback."""
+def unblock_signals() -> None:
+    """Unblocks signals in a process that was started while they were blocked. One that has arrived meanwhile ends the
+    process without a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 

@@ -10,11 +10,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from unequal import ARMS, Muon, learn_twice, orthogonal, print_table
+from unequal import ARMS, Bench, Muon, learn_twice, orthogonal, print_table
 
 from cclm.data.batches import Batch
 from cclm.model.loss import losses
 from cclm.model.transformer import Shape, Transformer
+from cclm.phrasebook import Phrasebook, generate, write
+from cclm.training import session
 
 SHAPE = Shape(
     source_symbols=20, target_symbols=20, layers=1, heads=2, width=8, feed_forward=16, dropout=0.0,
@@ -75,12 +77,12 @@ def test_r_drop_without_dropout_is_the_plain_loss() -> None:
     trainer = SimpleNamespace(parts=SimpleNamespace(recipe=SimpleNamespace(seed=1), model=model), _settings=settings)
     ids = SOURCE.numpy(), TARGET.numpy()
     batch = Batch(source=ids[0], target_input=ids[1], target_output=ids[1], indices=np.arange(3))
-    smoothed, nll, tokens = learn_twice(trainer, 0, batch, 12, alpha=5.0)
+    found = learn_twice(trainer, 0, batch, 12, alpha=5.0)
     twice = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     model.zero_grad()
     expected = losses(model(SOURCE, TARGET), TARGET, smoothing=0.1)
     (expected.smoothed / 12).backward()
-    assert (smoothed, nll, tokens) == pytest.approx((expected.smoothed.item(), expected.nll.item(), 12), rel=1e-5)
+    assert found.tolist() == pytest.approx([expected.smoothed.item(), expected.nll.item()], rel=1e-5)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(twice[name], parameter.grad, rtol=1e-4, atol=1e-6)
 
@@ -102,3 +104,22 @@ def test_every_change_is_an_arm_of_its_own_and_part_of_all() -> None:
         arm = ARMS[name]
         assert set(arm.settings) <= set(together.settings)
         assert (arm.r_drop, arm.by_passes, arm.muon) != (0.0, False, False) or arm.settings
+
+
+@pytest.mark.slow
+def test_a_training_with_all_changes_is_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Trainer", "Adam"):  # the benchmark replaces them in its own process
+        monkeypatch.setattr(session, name, getattr(session, name))
+    sizes = {"tur": (300, 10, 5), "aze": (60, 10, 5)}
+    book = Phrasebook.load()
+    write(book, generate(book, seed=5, sizes=sizes), tmp_path / "text")
+    bench = Bench(tmp_path, None, 4, ("tur",), ("aze",))
+    bench.prepare()
+    for arm in ("base", "all"):
+        bench.measure_ratio(arm)
+        bench.train(arm, 1)
+    assert bench.ratios()["all"] > 1
+    found = bench.results()
+    assert found["base"][0]["steps"] == 4
+    assert found["all"][0]["steps"] < 4
+    assert 0 <= found["all"][0]["bleu_lrl"] <= 100

@@ -1,8 +1,6 @@
 """`--dry-run`: what would be done and what it would cost; and nothing is touched."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from corpora import write_tsv
 from small_recipe import prepared as prepared_of
 from small_recipe import recipe
 from trained_run import trained_run
+from warm_commands import warm
 
 from cclm.cli.dry_run import print_plan
 from cclm.data.batches import Batches
@@ -24,8 +23,8 @@ from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import run_report
 from cclm.training.building import shape_of
-from cclm.training.directory import tasks
 from cclm.training.provenance import begun_with
+from cclm.training.tasks import tasks
 
 BENCHMARK = ("prepare", "benchmark")
 TRAIN = ("prepare", "graph", "benchmark", "train")
@@ -138,7 +137,9 @@ def test_a_run_keeps_the_losses_that_it_was_begun_with(folder: Path, capsys: pyt
 
 
 def cclm(*arguments: str) -> str:
-    return subprocess.run([sys.executable, "-m", "cclm", *arguments], capture_output=True, text=True, check=True).stdout
+    done = warm(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow

@@ -110,6 +110,9 @@ def test_runs_are_found_from_any_folder_above(work: Path, tmp_path: Path) -> Non
     printed = cclm(str(work / "runs" / "small")).stdout.splitlines()
     assert printed[0].split() == ["run", "state", "step", "best", "dev", "loss", "BLEU", "HRL", "LRL"]
     assert printed[1].startswith("small  finished, all steps are done  20/20")
+    (link := tmp_path / "bitext").symlink_to(work / "runs" / "small")  # as into the cache, where names are hashes
+    assert cclm(str(link)).stdout.splitlines()[1].startswith("bitext  finished")
+    link.unlink()
     assert cclm(str(tmp_path)).stdout == "no runs here\n"
     assert cclm(str(tmp_path), "--json").stdout == "[]\n"
     assert cclm(str(tmp_path / "none")).returncode == 2

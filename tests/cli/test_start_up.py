@@ -11,7 +11,7 @@ from command import Ended, Started, finish, start, wait_for
 from corpora import write_tsv
 
 LARGE = ("numpy", "click", "pydantic", "rich", "torch", "multiprocessing", "typing", "threading")
-STARTS = 25
+STARTS = 12
 RECIPE = """version: 1
 name: small
 work: work

@@ -118,6 +118,14 @@ def test_counts_that_cannot_be_are_refused() -> None:
         ("[]", "language graph: expected an object, got list"),
         ('{"version": 2}', "language graph: version 2; this program reads 1"),
         ('{"version": 1, "high_resource": ["tur"]}', "language graph: nothing for low_resource, similarity"),
+        (
+            '{"version": 1, "high_resource": ["tur"], "low_resource": "aze", "similarity": {}}',
+            "language graph: low_resource must be a list of languages; got 'aze'",
+        ),
+        (
+            '{"version": 1, "high_resource": ["tur"], "low_resource": ["aze"], "similarity": {"aze": [1]}}',
+            "language graph: similarity must be a table {LRL: {HRL: number}}; got",
+        ),
     ],
 )
 def test_a_file_that_is_no_graph_is_refused(text: str, message: str) -> None:

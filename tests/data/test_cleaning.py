@@ -25,6 +25,11 @@ def test_cleaning_reports_what_was_removed(text: str, cleaned: str, done: tuple[
     assert clean(text) == (cleaned, done)
 
 
+def test_no_character_that_is_removed_or_replaced_is_taken_for_printable() -> None:
+    codes = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, *range(0xD800, 0xE000))
+    assert all(clean(f"a{chr(code)}b")[1] for code in codes)
+
+
 @given(st.text(st.characters(), max_size=40))
 def test_clean_text_is_one_line_of_valid_utf8_and_stays_as_it_is(text: str) -> None:
     cleaned, _ = clean(text)

@@ -135,7 +135,9 @@ def test_runs_with_different_references_are_refused(folder: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_the_bitext_folder_is_one_system_and_is_translated_first(folder: Path) -> None:
-    bitext = folder / "bitext"
+    bitext, cached = folder / "bitext", folder / "cache" / "0123456789abcdef"
+    cached.mkdir(parents=True)
+    bitext.symlink_to(cached)
     for lang in LANGUAGES:  # each of them the same model as `fair`
         shutil.copytree(folder / "fair", bitext / lang)
         shutil.rmtree(bitext / lang / "translations")
@@ -146,6 +148,7 @@ def test_the_bitext_folder_is_one_system_and_is_translated_first(folder: Path) -
     assert (folder / "fresh" / "translations" / "test.json").exists()
     assert (bitext / "translations" / "test.json").exists()
     assert found["comparisons"][0]["means"]["all"]["p"] == 1
+    assert found["comparisons"][0]["name"] == "bitext"
     with pytest.raises(ConfigError, match=r"bitext/aze translates aze; .*fair translates tur, por, aze, glg: compare"):
         compare([folder / "fair", bitext / "aze"])
     made_from = bitext / "tur" / "made_from.json"

@@ -148,6 +148,9 @@ def test_the_sentence_states_the_conclusion() -> None:
         "no difference detected between ccl-m and uniform: -0.10 chrF [-0.90, +0.70], p = 0.741, 5 seeds;"
         " gains above 0.70 can be excluded"
     )
+    assert told(5, 0.0, 0.0, 0.0, 1.0, False, 0.01) == (
+        "ccl-m and uniform both score 0.0 chrF: no conclusion is possible"
+    )
     # An adjusted p may be large where the interval leaves 0 out.
     assert told(5, -0.5, -0.9, -0.1, 0.06).endswith("gains above 0.00 can be excluded")
 

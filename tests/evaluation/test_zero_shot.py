@@ -13,7 +13,7 @@ from cclm.data.batches import Direction
 from cclm.evaluation import evaluate
 from cclm.evaluation.evaluate import Evaluation, zero_shot_pairs
 from cclm.evaluation.scores import read_lines
-from cclm.training.directory import Task
+from cclm.training.tasks import Task
 
 
 def both_ways(*languages: str) -> dict[str, Task]:

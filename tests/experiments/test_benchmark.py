@@ -19,7 +19,7 @@ from cclm.experiments.benchmark import (
 )
 from cclm.experiments.early_checks import refuse_impossible_curriculum, refuse_no_losses
 from cclm.experiments.multilingual import at_level, multilingual_recipe
-from cclm.training.directory import recipe_of
+from cclm.training.run_inputs import recipe_of
 
 
 @pytest.fixture(scope="module")

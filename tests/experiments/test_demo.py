@@ -1,13 +1,12 @@
 """The demo, with a few steps in place of its minutes: what it says, what it leaves, and that it is not done twice."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm_commands import warm
 
 from cclm.experiments.executor import Display, Job
 from cclm.formats.log import Admitted, Stopped, Train
@@ -26,9 +25,7 @@ FEW = (
 
 
 def demo(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cclm", "demo", *overrides]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+    return warm("demo", *overrides, folder=folder, COLUMNS="100")
 
 
 def shape(line: str) -> str:

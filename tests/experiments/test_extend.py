@@ -14,14 +14,15 @@ from small_recipe import recipe
 from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, TrainingError
-from cclm.experiments.extend import check_against, extended_recipe, record_before, tokens_of
+from cclm.experiments.extend import check_against, extended_recipe, record_before
 from cclm.experiments.pipeline import Pipeline
+from cclm.formats.run_folder import best_of, tokens_of
 from cclm.formats.scores import Before
 from cclm.recipe.loading import with_values
 from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
 from cclm.training.building import model_of, split
-from cclm.training.directory import best_of, data_of, recipe_of
+from cclm.training.run_inputs import data_of, recipe_of
 
 pytestmark = pytest.mark.slow
 NEW = {"name": "more", "data": {"low_resource": ["glg"]}, "training": {"max_steps": 4, "validate_every": 4}}

@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from corpora import write_tsv
 from slurm_box import Slurm, slurm, wait_until
 from small_recipe import recipe as small_recipe
+from warm_commands import warm
 
 from cclm.cli.entry import cli
 from cclm.errors import ConfigError
+from cclm.experiments import slurm_job
 from cclm.experiments.executor import Processes, gpu_count
 from cclm.experiments.slurm import executor_of, minutes
-from cclm.formats.job import JobState
+from cclm.formats.job import JOB, STATE, JobFile, JobState
 from cclm.recipe.execution import ExecutionSection, execution_of, sbatch_options
 from cclm.recipe.loading import load_recipe
 from cclm.recipe.schema import Recipe
@@ -26,8 +29,8 @@ from cclm.recipe.schema import Recipe
 RECIPE = """version: 1
 name: small
 work: work
-data: {format: phrasebook, high_resource: [tur], low_resource: [aze]}
-vocabulary: {pieces: 200}
+data: {format: tsv, path: text, high_resource: [tur], low_resource: [aze]}
+vocabulary: {pieces: 120}
 model: {layers: 1, heads: 2, width: 16, feed_forward: 32, dropout: 0.1}
 curriculum: {gate: {threshold: 0.3}, every: 5, dev_sample: 8}
 benchmark: {max_steps: 600}
@@ -56,9 +59,19 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 
 def project(folder: Path) -> Path:
-    folder.mkdir()
+    write_tsv(folder / "text", train=150)
     (folder / "recipe.yaml").write_text(RECIPE)
     (folder / "mini.yaml").write_text(STUDY)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The study and the sweep without SLURM."""
+    folder = project(tmp_path_factory.mktemp("here"))
+    for command in (["study", "mini.yaml"], SWEEP):
+        ended = warm(*command, folder=folder)
+        assert ended.returncode == 0, ended.stderr
     return folder
 
 
@@ -86,10 +99,9 @@ def has_come_to(folder: Path, name: str, *states: str) -> bool:
 
 @pytest.mark.slow
 def test_a_study_with_a_killed_driver_and_cancelled_requeued_and_failed_jobs_has_the_same_results(
-    box: Slurm, tmp_path: Path
+    box: Slurm, here: Path, tmp_path: Path
 ) -> None:
-    here, there = project(tmp_path / "here"), project(tmp_path / "there")
-    assert finish(start(box, here, "study", "mini.yaml"))[0] == 0
+    there = project(tmp_path / "there")
     driver = start(box, there, "study", "mini.yaml", *ON_SLURM)
     wait_until(lambda: has_come_to(there, "tur", "running"), LIMIT, "the first bitext model is trained")
     driver.kill()
@@ -136,9 +148,8 @@ def _without_cost(folder: Path, name: str) -> bytes:
 
 
 @pytest.mark.slow
-def test_the_waves_of_a_sweep_are_submitted_as_they_become_known(box: Slurm, tmp_path: Path) -> None:
-    here, there = project(tmp_path / "here"), project(tmp_path / "there")
-    assert finish(start(box, here, *SWEEP))[0] == 0
+def test_the_waves_of_a_sweep_are_submitted_as_they_become_known(box: Slurm, here: Path, tmp_path: Path) -> None:
+    there = project(tmp_path / "there")
     driver = start(box, there, *SWEEP, *ON_SLURM)
     wait_until(lambda: has_come_to(there, "tur", "running"), LIMIT, "the first bitext model is trained")
     driver.send_signal(signal.SIGINT)
@@ -228,3 +239,12 @@ def test_a_job_that_sbatch_refuses_is_told(box: Slurm, tmp_path: Path) -> None:
     assert code == 1
     assert "cclm: sbatch refused the job:" in said
     assert "Traceback" not in said
+
+
+def test_a_job_that_cannot_read_a_file_records_its_name(tmp_path: Path) -> None:
+    missing = tmp_path / "nothing.json"
+    JobFile(name="job", recipe=missing, folder=tmp_path / "run", data=tmp_path).write(tmp_path / JOB)
+    JobState(name="job", run=tmp_path / "run", slurm_name="job").write(tmp_path / STATE)
+    with pytest.raises(SystemExit, match="No such file"):
+        slurm_job.main(tmp_path)
+    assert JobState.read(tmp_path / STATE).why == f"{missing}: No such file or directory"

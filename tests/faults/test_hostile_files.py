@@ -1,11 +1,13 @@
 """Damaged, foreign and malicious files: one line names the file and the reason, and nothing in them is executed."""
 
+import hashlib
 import json
 import os
 import pickle
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import assert_done, assert_refused, cclm, limited, read_json, rewrite_manifest
+from command import (
+    assert_done,
+    assert_refused,
+    cclm,
+    finish,
+    limited,
+    read_json,
+    rewrite_manifest,
+    running,
+    signal_group,
+    wait_for,
+)
 
 RUN = "work/runs/small"
 MORE = ["train", "recipe.yaml", "training.max_steps=25"]
@@ -26,7 +39,32 @@ def test_a_runs_folder_behind_a_symlink_can_be_scored(project: Path, tmp_path: P
     assert_done(cclm("score", RUN, folder=project))
 
 
+def test_a_run_behind_a_symlink_can_be_started_from(project: Path, tmp_path: Path) -> None:
+    """The prepared data of such a run is found where the link is."""
+    shutil.move(project / "work" / "runs", tmp_path / "scratch")
+    (project / "work" / "runs").symlink_to(tmp_path / "scratch")
+    add_language(project)
+    assert_done(cclm("extend", RUN, "--data", "new.yaml", "--dry-run", folder=project))
+
+
+def add_language(project: Path) -> None:
+    """Writes new.yaml, which adds the language glg to a run."""
+    for path in (project / "text").glob("aze.*"):
+        shutil.copy(path, path.with_name(path.name.replace("aze", "glg")))
+    (project / "new.yaml").write_text("data: {low_resource: [glg]}\n")
+    (project / "table.json").write_text(json.dumps({"version": 1, "losses": dict.fromkeys(["tur", "aze", "glg"], 4.0)}))
+
+
 # --- text -------------------------------------------------------------------------------------------------------------
+
+
+def test_text_that_a_broken_disk_does_not_give_is_named(fresh: Path) -> None:
+    """An error while reading has no file name of its own."""
+    text = fresh / "text" / "aze.train.tsv"
+    text.unlink()
+    text.symlink_to("/proc/self/mem")  # reading it is an error
+    ended = cclm("prepare", "recipe.yaml", "--workers", "1", folder=fresh)
+    assert_refused(ended, "aze.train.tsv", "Input/output error", codes=[1])
 
 
 NO_REFERENCES = "\tev kitab.\n\tsu yol.\n"
@@ -98,6 +136,19 @@ def test_a_table_that_is_no_table_is_named(fresh: Path, command: str, key: str) 
     """A graph or a table of reference losses that is nested without end is refused by its name."""
     (fresh / "mine.json").write_text("[" * 100_000)
     assert_refused(cclm(command, "recipe.yaml", f"{key}=mine.json", folder=fresh), "mine.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"high_resource": None}, {"low_resource": 5}, {"similarity": [1]}, {"similarity": {"aze": ["tur"]}}],
+    ids=lambda change: json.dumps(change),
+)
+def test_a_graph_of_other_types_is_named_with_the_field(fresh: Path, change: dict[str, object]) -> None:
+    """The message names the file, the field and what it should be."""
+    graph = {"version": 1, "high_resource": ["tur"], "low_resource": ["aze"], "similarity": {"aze": {"tur": 0.5}}}
+    (fresh / "mine.json").write_text(json.dumps({**graph, **change}))
+    ended = cclm("graph", "recipe.yaml", "graph.file=mine.json", folder=fresh)
+    assert_refused(ended, "mine.json", *change, codes=[2])
 
 
 # --- run directories --------------------------------------------------------------------------------------------------
@@ -192,6 +243,20 @@ def test_weights_that_are_no_safetensors_are_refused_and_not_executed(
 
 
 @pytest.mark.slow
+def test_a_subword_model_that_is_none_is_refused(project: Path) -> None:
+    """A consistent manifest does not make a file a SentencePiece model: the file is named."""
+    assert_done(cclm("export", RUN, "--to", "ctranslate2", "--output", "mine", folder=project))
+    (model,) = (project / "mine").rglob("aze.model")
+    model.write_bytes(b"\x0a\xff" * 1000)
+    manifest = read_json(project / "mine" / "cclm.json")
+    facts = {"bytes": 2000, "sha256": hashlib.sha256(model.read_bytes()).hexdigest()}
+    manifest["files"][str(model.relative_to(project / "mine"))] = facts
+    (project / "mine" / "cclm.json").write_text(json.dumps(manifest))
+    ended = cclm("translate", "mine", "--source", "aze", folder=project)
+    assert_refused(ended, "aze.model", codes=[1])
+
+
+@pytest.mark.slow
 def test_training_does_not_continue_junk_weights_with_a_consistent_manifest(project: Path, run: Path) -> None:
     """`train` names the file and refuses, or falls back to the checkpoint before and says so."""
     checkpoint = newest(run)
@@ -263,6 +328,83 @@ def test_a_scorer_that_hangs_is_ended_with_its_children(project: Path) -> None:
     program += "open('child', 'w').write(str(child.pid))\ntime.sleep(1000)"
     ended = cclm("score", RUN, "--scorer", scorer(project, program), "--scorer-timeout", "2", folder=project, limit=30)
     assert_refused(ended, "scorer mine", "2 s", codes=[1])
-    child = int((project / "child").read_text())
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(child)], capture_output=True, text=True, check=False)
+    assert_ended(int((project / "child").read_text()))
+
+
+def assert_ended(pid: int) -> None:
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     assert state.stdout.strip() in ("", "Z"), state.stdout
+
+
+@pytest.mark.slow
+def test_a_scorer_that_hangs_is_ended_by_a_signal_to_the_command(project: Path) -> None:
+    """Without a limit, a scorer may take hours: Ctrl-C ends it with the command."""
+    program = "import os, time\nopen('new', 'w').write(str(os.getpid()))\nos.rename('new', 'child')\ntime.sleep(1000)"
+    with running("score", RUN, "--scorer", scorer(project, program), folder=project) as process:
+        wait_for((project / "child").exists, process)
+        signal_group(process, signal.SIGINT)
+        ended = finish(process)
+    assert_refused(ended, "interrupted", codes=[130])
+    assert_ended(int((project / "child").read_text()))
+
+
+# --- a run that another one starts from -------------------------------------------------------------------------------
+
+
+def name_nothing(run: Path) -> None:
+    (run / "checkpoints" / "best").write_bytes(b"a\0b\n")
+
+
+def unlist_weights(run: Path) -> None:
+    edit_manifest(lambda manifest: manifest["files"].pop("model.safetensors"))(newest(run))
+
+
+@pytest.mark.parametrize("damage", [name_nothing, unlist_weights])
+@pytest.mark.parametrize("command", ["extend", "train"])
+def test_a_damaged_run_is_named_by_the_run_that_starts_from_it(
+    project: Path, run: Path, damage: Callable[[Path], None], command: str
+) -> None:
+    """`extend` and `model.pretrained` name the checkpoint, or the file that names it."""
+    add_language(project)
+    (run / "checkpoints" / "best").write_text("step-00000020\n")
+    damage(run)
+    arguments = {
+        "extend": ["extend", RUN, "--data", "new.yaml"],
+        "train": ["train", "recipe.yaml", "name=other", f"model.pretrained={RUN}"],
+    }
+    assert_refused(cclm(*arguments[command], folder=project), "checkpoints", codes=[1])
+
+
+def test_a_checkpoint_with_another_name_is_extended_or_refused(project: Path, run: Path) -> None:
+    """The number of its step is not taken from the name that someone has given it."""
+    add_language(project)
+    (run / "checkpoints" / "step-00000020").rename(run / "checkpoints" / "step-mine")
+    (run / "checkpoints" / "best").write_text("step-mine\n")
+    ended = cclm("extend", RUN, "--data", "new.yaml", "--dry-run", folder=project)
+    if ended.code:
+        assert_refused(ended, "checkpoints", "step-mine", codes=[1])
+
+
+def test_damaged_scores_of_another_run_are_left_out_of_a_report(project: Path, run: Path) -> None:
+    """`report` says which file it cannot compare with, and writes the page."""
+    other = run.with_name("other") / "scores.json"
+    other.parent.mkdir()
+    other.write_text("{")
+    ended = cclm("report", RUN, folder=project)
+    assert_done(ended)
+    assert str(other.relative_to(project)) in ended.stderr, ended
+
+
+@pytest.mark.slow
+def test_a_damaged_recipe_of_bitext_models_is_named(fresh: Path) -> None:
+    """The message says what to do, and that helps."""
+    command = ["benchmark", "recipe.yaml", "benchmark={max_steps: 2}"]
+    assert_done(cclm(*command, folder=fresh))
+    (damaged,) = fresh.glob("work/cache/benchmark/*/recipe.json")
+    before = damaged.read_bytes()
+    damaged.write_text("{")
+    ended = cclm("run", "recipe.yaml", "benchmark={max_steps: 2}", "training.max_steps=2", folder=fresh)
+    assert_refused(ended, damaged.relative_to(fresh), "delete", codes=[1])
+    damaged.unlink()
+    assert_done(cclm("run", "recipe.yaml", "benchmark={max_steps: 2}", "training.max_steps=2", folder=fresh))
+    assert damaged.read_bytes() == before

@@ -67,6 +67,14 @@ def test_square_brackets_in_a_path_are_printed_as_they_are(fresh: Path, name: st
     assert name in ended.stdout
 
 
+@pytest.mark.slow
+def test_square_brackets_in_the_folder_of_the_phrasebook_are_printed_as_they_are(tmp_path: Path) -> None:
+    """`phrasebook` takes a folder of any name, too."""
+    ended = cclm("phrasebook", "--out", "a[/]b", folder=tmp_path)
+    assert_done(ended)
+    assert "a[/]b" in ended.stdout
+
+
 @pytest.mark.parametrize("name", ["models", "manifest.json"])
 def test_a_language_with_the_name_of_a_file_of_ours_is_prepared_or_refused(fresh: Path, name: str) -> None:
     """The name of a language never collides with the files of the prepared data."""
@@ -83,6 +91,21 @@ def test_a_recipe_that_is_a_fifo_is_refused_at_once(fresh: Path) -> None:
     """A file that is not a regular file is named; nothing waits for a writer that may never come."""
     os.mkfifo(fresh / "pipe.yaml")
     assert_refused(cclm("train", "pipe.yaml", folder=fresh, limit=10), "pipe.yaml", codes=[2])
+
+
+@pytest.mark.parametrize("key", ["benchmark.file", "graph.file"])
+def test_a_table_that_is_a_fifo_is_refused_at_once(fresh: Path, key: str) -> None:
+    """So is a table of losses or similarities, which would be read in the same way."""
+    os.mkfifo(fresh / "pipe.json")
+    ended = cclm("train", "recipe.yaml", f"{key}=pipe.json", folder=fresh, limit=10)
+    assert_refused(ended, "pipe.json", "not a regular file")
+
+
+def test_text_that_is_a_fifo_is_refused_at_once(fresh: Path) -> None:
+    """Text is read several times, which a pipe does not allow."""
+    (fresh / "text" / "aze.dev.tsv").unlink()
+    os.mkfifo(fresh / "text" / "aze.dev.tsv")
+    assert_refused(cclm("prepare", "recipe.yaml", "--workers", "1", folder=fresh, limit=10), "aze.dev.tsv")
 
 
 def test_a_recipe_with_a_python_tag_runs_nothing(fresh: Path) -> None:
@@ -121,6 +144,21 @@ def test_threads_are_capped(project: Path, threads: str) -> None:
         assert ended.stdout == cclm(*text, "--threads", "1", folder=project).stdout
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["prepare", "recipe.yaml", "work=other", "--workers", HUGE],
+        ["compare", RUN, RUN, "--samples", HUGE],
+        ["phrasebook", "--out", "book", "--size", f"aze={HUGE},1,1"],
+        ["score", RUN, "--scorer", "mine=true", "--scorer-timeout", HUGE],
+    ],
+    ids=lambda command: f"{command[0]} {command[-2]}",
+)
+def test_a_huge_value_of_an_option_is_refused(project: Path, command: list[str]) -> None:
+    """The message names the option, and nothing is made of the number before."""
+    assert_refused(cclm(*command, folder=project, limit=20), command[-2])
+
+
 @pytest.mark.slow
 def test_a_warning_does_not_show_our_source(fresh: Path) -> None:
     """A low-resource language that resembles no other is a warning in words, without a line of code."""
@@ -139,6 +177,8 @@ def test_a_work_folder_that_cannot_be_written_is_refused_before_anything_is_done
     readonly.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", readonly], check=False).returncode:
         pytest.skip("needs the right to mount a file system")
+    (fresh / "text" / "aze.train.tsv").unlink()
+    (fresh / "text" / "aze.train.tsv").symlink_to("/proc/self/mem")  # reading it is an error
     try:
         ended = cclm("train", "recipe.yaml", f"work={readonly}/work", folder=fresh)
     finally:

@@ -49,6 +49,14 @@ def test_a_forced_setting_is_recorded_in_the_checkpoint(project: Path, run: Path
     assert "training.learning_rate" in json.dumps(manifest["forced"])
 
 
+def test_a_run_continues_on_other_threads_and_another_version_which_is_recorded(project: Path, run: Path) -> None:
+    """environment.json names the software and the threads of the last process that trained the run."""
+    before = read_json(run / "environment.json")
+    (run / "environment.json").write_text(json.dumps({**before, "cclm": "0.0.1", "torch": "1.0"}))
+    assert_done(cclm(*MORE, folder=project, environment={"OMP_NUM_THREADS": "2"}))
+    assert read_json(run / "environment.json") == {**before, "threads": 2}
+
+
 def test_losses_that_are_not_finite_end_with_the_batches_that_gave_them(fresh: Path) -> None:
     """After too many steps in a row the message names a file that lists language and number of each batch."""
     command = ["train", "recipe.yaml", "training.learning_rate=1e30", "training.warmup=0", "training.max_steps=300"]
@@ -129,3 +137,12 @@ def test_the_reason_of_a_failed_trial_is_told_in_full(project: Path, run: Path) 
     shutil.copytree(run, project / "work/runs/ccl-m.1")  # a run with other settings has the name of the trial
     ended = cclm("study", "two.yaml", folder=project)
     assert_refused(ended, "ccl-m.1", "other settings", "training.validate_every", "  name:", codes=[1])
+
+
+def test_a_file_that_a_trial_cannot_write_is_told_in_a_line(fresh: Path) -> None:
+    """The reason of a failed trial is the file and what is wrong with it, as if it had been trained alone."""
+    write_study(fresh, 2)
+    (fresh / "work/runs/ccl-m.1/scores.json/mine").mkdir(parents=True)
+    ended = cclm("study", "two.yaml", folder=fresh)
+    assert_refused(ended, "ccl-m.1", "scores.json: Is a directory", codes=[1])
+    assert "Errno" not in ended.stderr, ended

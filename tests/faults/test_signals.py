@@ -62,7 +62,9 @@ def test_a_signal_while_a_process_for_trainings_starts_ends_with_its_code(fresh:
     assert_stopped(ended, number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["INT", "TERM", "HUP"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1], ids=lambda number: number.name[3:]
+)
 def test_a_signal_while_prepare_starts_its_workers_ends_with_its_code(fresh: Path, number: int) -> None:
     """A signal to the group ends `prepare` with 128 + the signal, and nothing is left of its work."""
     with running("prepare", "recipe.yaml", "work=other", "--workers", "2", folder=fresh) as process:
@@ -70,7 +72,7 @@ def test_a_signal_while_prepare_starts_its_workers_ends_with_its_code(fresh: Pat
         signal_group(process, number)
         ended = finish(process)
     assert_stopped(ended, number)
-    assert [path.name for path in fresh.glob("other/**/*") if path.is_file()] == []
+    assert [path.name for path in fresh.glob("other/**/*") if path.is_file()] == ["lock"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
@@ -97,6 +99,18 @@ def test_sigusr1_saves_and_ends_with_138(fresh: Path) -> None:
     assert len(checkpoints(fresh)) == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=["TERM", "USR1"])
+def test_a_signal_to_a_sweep_ends_with_its_code(fresh: Path, number: int) -> None:
+    """The training of a sweep saves its state before the command ends."""
+    command = ["sweep", "recipe.yaml", "--threshold", "9", "training.max_steps=1000000"]
+    with running(*command, "training.validate_every=1000000", folder=fresh) as process:
+        wait_for(lambda: any(path.stat().st_size for path in fresh.glob("work/runs/*/log.jsonl")), process)
+        os.kill(process.pid, number)
+        ended = finish(process)
+    assert_stopped(ended, number)
+    assert len(list(fresh.glob("work/runs/*/checkpoints/step-*"))) == 1
+
+
 def test_a_killed_fork_server_is_an_error_with_a_message(fresh: Path) -> None:
     """`benchmark` ends with 1 and says what was killed; it does not take the lost connection for an interruption."""
     command = ["benchmark", "recipe.yaml", "benchmark={max_steps: 1000000}", "training.validate_every=1000000"]
@@ -119,7 +133,7 @@ def test_a_killed_prepare_worker_is_told_in_a_line(fresh: Path) -> None:
         os.kill(workers(process)[-1], signal.SIGKILL)
         ended = finish(process)
     assert_refused(ended, "killed", codes=[1])
-    assert [path.name for path in fresh.glob("other/**/*") if path.is_file()] == []
+    assert [path.name for path in fresh.glob("other/**/*") if path.is_file()] == ["lock"]
     assert_done(cclm("prepare", "recipe.yaml", "--dry-run", folder=fresh))
 
 

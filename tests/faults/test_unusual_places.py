@@ -43,3 +43,16 @@ def test_a_work_folder_that_was_moved_is_used_as_before(project: Path) -> None:
         "runs/small/config.yaml",
         "runs/small/report.html",
     }
+
+
+def test_a_picture_does_not_replace_a_read_only_file(tmp_path: Path) -> None:
+    """`simulate --svg` treats the file as `translate --output` does, also for root."""
+    picture = tmp_path / "mine.svg"
+    picture.write_text("mine")
+    picture.chmod(0o444)
+    command = ["simulate", "--no-thresholds", "max_steps=1000", "--svg", "mine.svg"]
+    assert_refused(cclm(*command, folder=tmp_path), "mine.svg", "ermission", codes=[1])
+    assert picture.read_text() == "mine"
+    picture.unlink()
+    assert_done(cclm(*command, folder=tmp_path))
+    assert picture.read_text().startswith("<svg")

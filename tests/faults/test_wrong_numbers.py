@@ -75,6 +75,17 @@ def test_an_export_uses_the_data_of_its_run(project: Path, run: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_exported_folder_uses_the_data_of_its_run(project: Path) -> None:
+    """`export` writes the same files after other data was prepared."""
+    export = ["export", RUN, "--to", "ctranslate2", "--output"]
+    assert_done(cclm(*export, "before", folder=project))
+    other_text(project)
+    assert_done(cclm("prepare", "recipe.yaml", "data.path=other", "--workers", "1", folder=project))
+    assert_done(cclm(*export, "after", folder=project))
+    assert listing(project / "after") == listing(project / "before")
+
+
+@pytest.mark.slow
 def test_a_refused_run_leaves_the_prepared_data_alone(project: Path, run: Path) -> None:
     """`cclm run` over changed text refuses to continue the run, and the data of that run is still there afterwards."""
     before = read_json(run / "scores.json")["languages"]
@@ -169,6 +180,31 @@ def test_a_study_arm_that_changes_the_data_gets_its_own_data(
 def test_the_name_bitext_is_reserved(project: Path) -> None:
     """A run cannot have the name of the folder that the bilingual models are in."""
     assert_refused(cclm("train", "recipe.yaml", "name=bitext", folder=project), "name", "bitext", codes=[2])
+    (project / "new.yaml").write_text("data: {low_resource: [glg]}\n")
+    ended = cclm("extend", "work/runs/small", "--data", "new.yaml", "name=bitext", "--dry-run", folder=project)
+    assert_refused(ended, "name", "bitext", codes=[2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["train", "run", "sweep"])
+def test_a_run_does_not_continue_with_another_graph(project: Path, command: str) -> None:
+    """Similarities of the user's own that are edited between two parts of a training are refused with both files."""
+    graph = project / "mine.json"
+    shutil.copy(project / "work" / "graph.json", graph)
+    arguments = [
+        "recipe.yaml",
+        "name=other",
+        "graph.file=mine.json",
+        *(["--threshold=0.3"] if command == "sweep" else []),
+    ]
+    assert_done(cclm(command, *arguments, "training.max_steps=2", folder=project))
+    content = read_json(graph)
+    graph.write_text(json.dumps(content))  # other spaces, the same similarities
+    assert_done(cclm(command, *arguments, "training.max_steps=3", folder=project))
+    content["similarity"]["aze"]["tur"] /= 2
+    graph.write_text(json.dumps(content))
+    ended = cclm(command, *arguments, "training.max_steps=4", folder=project)
+    assert_refused(ended, "mine.json", "other", "graph.json", codes=[1])
 
 
 @pytest.mark.parametrize("pattern", ["model.bin", "aze.model", "source_vocabulary.json"])

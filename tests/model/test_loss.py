@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from toy_model import TARGET_OUTPUTS, padded
 
 from cclm.model import bits, losses
-from cclm.model.loss import losses_in_chunks
+from cclm.model.loss import losses_in_chunks, packed_losses
 
 TARGETS = torch.tensor([symbol for sentence in TARGET_OUTPUTS for symbol in sentence])
 
@@ -84,7 +84,34 @@ def test_half_precision_logits_are_summed_in_float32() -> None:
     half = logits(dtype=torch.bfloat16)
     loss, expected = losses(half, padded(TARGET_OUTPUTS), 0.1), losses(half.float(), padded(TARGET_OUTPUTS), 0.1)
     assert loss.smoothed.dtype == torch.float32
-    assert torch.equal(loss.smoothed, expected.smoothed)
+    torch.testing.assert_close((loss.smoothed, loss.nll), (expected.smoothed, expected.nll), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_the_gradient_of_half_precision_logits_is_that_of_float32_rounded(overwrite: bool) -> None:
+    half = logits(dtype=torch.bfloat16)
+    expected = half.float().requires_grad_()
+    (packed_losses(expected, TARGETS, 0.1).smoothed * 0.3).backward()
+    ours = half.clone().requires_grad_()
+    (packed_losses(ours * 1, TARGETS, 0.1, overwrite=overwrite).smoothed * 0.3).backward()
+    assert ours.grad is not None
+    assert expected.grad is not None
+    torch.testing.assert_close(ours.grad.float(), expected.grad, rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_overwriting_the_logits_changes_no_number(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cclm.model.loss.CHUNK", 3 * 13)
+    found = []
+    for overwrite in (True, False):
+        given = logits(dtype=dtype).requires_grad_()
+        used = given * 1
+        loss = packed_losses(used, TARGETS, 0.1, overwrite=overwrite)
+        loss.smoothed.backward()
+        assert torch.equal(used.detach(), given.detach()) != overwrite
+        found.append((loss.smoothed.detach(), loss.nll, given.grad))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0])

@@ -153,3 +153,19 @@ def test_attention_on_a_cpu_is_explicit() -> None:
         return mixed
 
     assert torch.equal(dropped(attend), dropped(explicit))
+
+
+@pytest.mark.parametrize(("few", "products"), [(1 << 18, torch.float32), (0, torch.bfloat16)])
+def test_few_scores_are_multiplied_in_float32_on_a_cpu(
+    few: int, products: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cclm.model.attention.FEW_SCORES", few)
+    seen = []
+    monkeypatch.setattr("cclm.model.attention.drop", lambda weights, rate: (seen.append(weights.dtype), weights)[1])
+    inputs = [heads(seed, length).bfloat16() for seed, length in ((1, 5), (2, 7), (3, 7))]
+    options = {"keys": Packing(torch.ones(2, 7)), "causal": False, "dropout": 0.0}
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = explicit(*inputs, **options)
+    assert (mixed.dtype, seen) == (torch.bfloat16, [products])
+    expected = explicit(*(x.double() for x in inputs), **options)
+    torch.testing.assert_close(mixed.double(), expected, rtol=2**-6, atol=2**-6)

@@ -1,9 +1,10 @@
 """Packing and unpacking a padded batch: the layout, and the gradients."""
 
+import pytest
 import torch
-from toy_model import SOURCES, padded
+from toy_model import SOURCES, TARGET_INPUTS, padded, shape, stirred
 
-from cclm.model import Packing
+from cclm.model import Packing, Transformer
 
 PACKING = Packing(padded(SOURCES))  # lengths 5, 2 and 4
 
@@ -58,3 +59,30 @@ def test_the_bias_hides_padding_and_its_rows_are_aligned() -> None:
     assert bias.exp()[:, 0, 0].tolist() == (~PACKING.padding_BT).double().tolist()
     assert [stride % 8 for stride in bias.stride()] == [0, 0, 0, 1]
     assert PACKING.bias(torch.float64) is bias
+
+
+def test_in_half_precision_on_a_cpu_the_number_of_tokens_is_a_multiple() -> None:
+    for ids in (torch.tensor([[5] * 20, [6] * 10 + [0] * 10, [7] * 15 + [0] * 5]), torch.full((3, 15), 8)):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            packing = Packing(ids)
+        assert packing.tokens == 45
+        assert packing.ids_N.tolist() == ids[ids != 0].tolist() + [0] * 19  # 64
+        (there,) = packing.unpack(packing.ids_N[:, None].float())
+        assert torch.equal(there[..., 0], ids.float())
+        assert packing.pack(there)[:, 0].tolist() == packing.ids_N.tolist()
+        table = torch.arange(ids.shape[1])[:, None].float()
+        real = packing.add_positions(torch.zeros(64, 1), table)[:45]
+        assert torch.equal(real, packing.pack(table.expand(len(ids), -1, 1))[:45])
+
+
+def test_padding_among_the_tokens_changes_no_logit_and_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for multiple in (1, 4):  # 11 tokens on either side
+        monkeypatch.setattr("cclm.model.packing.MULTIPLE", multiple)
+        model = stirred(Transformer(shape(), seed=1))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = model(padded(SOURCES), padded(TARGET_INPUTS))
+        logits.float().square().sum().backward()
+        found.append((logits.float(), *(parameter.grad for parameter in model.parameters())))
+    for without, filled in zip(*found, strict=True):
+        torch.testing.assert_close(filled, without, rtol=2**-6, atol=2**-6)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from warm_commands import run_warm
+from warm_commands import WarmCommand, run_warm
 
 LIMIT = 120.0
 """Seconds after which a command counts as hanging; none of ours takes a tenth of that."""
@@ -47,6 +47,11 @@ STATIC = ("curriculum.gate={name: all}", "curriculum.sampler={name: temperature,
 """A method that asks for no competence."""
 
 
+def start_warm(folder: Path, *arguments: str) -> WarmCommand:
+    """Starts `cclm ARGUMENTS` in a folder, forked off a process that has loaded everything."""
+    return WarmCommand(arguments, folder)
+
+
 def start(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
     """Starts `cclm ARGUMENTS` in a folder and does not wait for it."""
     return subprocess.Popen(
@@ -56,13 +61,13 @@ def start(folder: Path, *arguments: str, environment: Mapping[str, str] | None =
     )  # fmt: skip
 
 
-def finish(process: "subprocess.Popen[str]", limit: float = LIMIT) -> "subprocess.CompletedProcess[str]":
+def finish(process: "subprocess.Popen[str] | WarmCommand", limit: float = LIMIT) -> "subprocess.CompletedProcess[str]":
     """Waits for a command; one that hangs is ended with all its processes, and so is a test that waits for it."""
     try:
         stdout, stderr = process.communicate(timeout=limit)
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.communicate(timeout=60)
         raise
     assert "Traceback" not in stderr, stderr
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
@@ -96,7 +101,9 @@ def refused(folder: Path, *arguments: str, limit: float = LIMIT) -> str:
     return result.stderr
 
 
-def wait_for(happens: Callable[[], object], process: "subprocess.Popen[str]", limit: float = LIMIT) -> None:
+def wait_for(
+    happens: Callable[[], object], process: "subprocess.Popen[str] | WarmCommand", limit: float = LIMIT
+) -> None:
     """Waits until something has happened that a command does while it runs."""
     deadline = time.monotonic() + limit
     while not happens():

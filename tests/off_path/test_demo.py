@@ -25,9 +25,10 @@ def curriculum(folder: Path, run: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A demo with another way to draw languages, and what it said."""
+    """A demo with another way to draw languages and another threshold, and what it said."""
     folder = tmp_path_factory.mktemp("demo")
-    told = done(folder, "demo", *FEW, "curriculum.sampler={name: temperature, tau: 3}")
+    changed = ("curriculum.sampler={name: temperature, tau: 3}", "curriculum.gate.threshold=0.9")
+    told = done(folder, "demo", *FEW, *changed)
     return folder, told.stdout
 
 
@@ -46,8 +47,7 @@ def test_what_to_try_next_names_the_work_folder_of_the_demo(shown: tuple[Path, s
     assert "work/phrasebook" not in following
 
 
-def test_the_threshold_of_the_demo_can_be_changed(tmp_path: Path) -> None:
+def test_the_threshold_of_the_demo_can_be_changed(shown: tuple[Path, str]) -> None:
     """It is a setting of the gated arm alone."""
-    done(tmp_path, "demo", *FEW, "curriculum.gate.threshold=0.9")
-    assert curriculum(tmp_path, "competence-gate")["gate"]["threshold"] == 0.9
-    assert curriculum(tmp_path, "proportional")["gate"] == {"name": "all"}
+    assert curriculum(shown[0], "competence-gate")["gate"]["threshold"] == 0.9
+    assert curriculum(shown[0], "proportional")["gate"] == {"name": "all"}

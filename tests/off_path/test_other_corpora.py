@@ -4,12 +4,15 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import string
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import pytest
+from command import Ended
+from command import cclm as in_new_python
 from off_path.cli import RECIPE, cclm, copy_of, done, sentences, write_pairs, write_text
 
 pytestmark = pytest.mark.slow
@@ -154,6 +157,42 @@ def test_a_test_set_that_cannot_be_read_is_an_error(folder: Path, make: Callable
     assert "aze.test.tsv" in (result.stdout + result.stderr).replace("\n", "")
 
 
+def without_permission(folder: Path, *command: str) -> Ended:
+    """A command that may read only what its user may read, even where that is root."""
+    drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+    if os.geteuid() == 0 and not shutil.which(drop[0]):
+        pytest.skip("root may read everything, and setpriv is not there to change that")
+    return in_new_python(*command, folder=folder, before=drop if os.geteuid() == 0 else ())
+
+
+@pytest.mark.parametrize("command", ["doctor", "prepare"])
+@pytest.mark.parametrize("split", ["test", "dev"])
+def test_a_file_without_permission_is_an_error(folder: Path, command: str, split: str) -> None:
+    """It is there, so it is no missing test set; nothing is prepared without it."""
+    (folder / "text" / f"aze.{split}.tsv").chmod(0)
+    ended = without_permission(folder, command, "recipe.yaml")
+    assert ended.code == 1
+    assert f"text/aze.{split}.tsv: Permission denied" in ended.stdout + ended.stderr
+    assert not (folder / "work" / "prepared").exists()
+
+
+def test_a_folder_without_permission_is_an_error(folder: Path) -> None:
+    """It is named, and the language is not taken for one without text."""
+    for lang in ("tur", "aze"):
+        for split, begin in (("train", 0), ("dev", 200), ("test", 300)):
+            pairs = sentences(lang, begin, 50)
+            for place, side in enumerate(("eng", lang)):
+                path = folder / "moses" / f"{lang}-eng" / f"{split}.{side}"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("".join(f"{pair[place]}\n" for pair in pairs), encoding="utf-8")
+    (folder / "moses" / "aze-eng").chmod(0)
+    try:
+        ended = without_permission(folder, "prepare", "recipe.yaml", "data.format=moses", "data.path=moses")
+    finally:
+        (folder / "moses" / "aze-eng").chmod(0o755)  # for whoever removes it
+    assert (ended.code, ended.stderr) == (1, "cclm: data.path moses: moses/aze-eng: Permission denied\n")
+
+
 def test_a_folder_of_save_to_disk_is_read(tmp_path: Path) -> None:
     """A DatasetDict on disk, a folder for each language, as `datasets` itself writes it."""
     from datasets import Dataset, DatasetDict
@@ -188,6 +227,23 @@ def test_duplicates_and_copies_can_be_dropped_and_are_counted(folder: Path) -> N
     assert sum(json.loads(told)["counts"]["aze"]["train"]["dropped"].values()) == 3
 
 
+PORTUGUESE = "O tempo estava muito bonito e nós caminhámos ao longo do rio durante"
+
+
+def test_lines_in_the_wrong_language_can_be_dropped_and_are_counted(folder: Path) -> None:
+    """data.wrong_language: those of the training text; dev sets keep every line."""
+    change = ["data.high_resource=[tur, por]", "data.wrong_language=drop", "--json"]
+    before = json.loads(done(folder, "prepare", "recipe.yaml", *change).stdout)["counts"]["tur"]
+    for split, count in (("train", 5), ("dev", 2)):
+        with (folder / "text" / f"tur.{split}.tsv").open("a", encoding="utf-8") as file:
+            file.writelines(
+                f"The weather was beautiful for {i} hours.\t{PORTUGUESE} {i} horas.\n" for i in range(count)
+            )
+    after = json.loads(done(folder, "prepare", "recipe.yaml", *change).stdout)["counts"]["tur"]
+    assert after["train"]["dropped"]["wrong language"] == before["train"]["dropped"].get("wrong language", 0) + 5
+    assert (after["dev"]["pairs"], after["dev"]["dropped"]) == (before["dev"]["pairs"] + 2, {})
+
+
 # Both directions
 
 
@@ -209,7 +265,13 @@ def test_the_page_of_a_many_to_many_run_has_a_node_for_each_language_and_measure
     """The graph's languages are those that were measured: none of them is without numbers in the data of the page."""
     page = (both_ways / "report.html").read_text()
     data = json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    assert {language["name"] for language in data["languages"]} == {"tur-eng", "eng-tur", "aze-eng", "eng-aze"}
     assert [language["name"] for language in data["languages"] if language["dev_loss"] is None] == []
+    assert data["pivot"] == "eng"  # the page counts directions
+    assert {data["languages"][admission["language"]]["name"] for admission in data["admissions"]} >= {
+        "tur-eng",
+        "eng-tur",
+    }
 
 
 def test_a_many_to_many_run_translates_between_languages_that_it_has_not_seen_together(both_ways: Path) -> None:

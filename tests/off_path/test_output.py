@@ -1,6 +1,8 @@
 """What commands print, read by a stranger: few lines however many languages there are, and messages in recipe terms."""
 
 import json
+import os
+import re
 import string
 from itertools import product
 from pathlib import Path
@@ -43,6 +45,29 @@ def test_many_languages_are_counted_and_named_in_few_lines(tmp_path: Path) -> No
     assert told.count("has learned nothing") == 3
     assert "the same holds for 17 more of the 20 bitext models: qad" in told
     assert "19 languages admitted: qab" in told
+
+
+IMPATIENT = """import cclm.experiments.executor, cclm.progress_bar
+cclm.experiments.executor.QUIET = 0.0
+cclm.progress_bar.SECONDS = 0.001
+"""
+
+
+def test_a_log_file_shows_how_far_a_run_has_come(tmp_path: Path) -> None:
+    """Where there is no terminal: preparing, every bitext training and translating, with the time that is left."""
+    write_text(tmp_path)
+    (tmp_path / "sitecustomize.py").write_text(IMPATIENT)
+    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    steps = ["benchmark.max_steps=120", "training.validate_every=60"]
+    told = done(tmp_path, "run", "recipe.yaml", *steps, environment=environment).stderr
+    for line in (
+        r"learning subwords \d of 3, \d+ s",
+        r"encoding \d+ of 380, \d+ s",
+        r"    tur: step 50 of 120, loss \d\.\d\d, at most \d+ s left",
+        r"    aze: step 100 of 120, loss \d\.\d\d, at most \d+ s left",
+        r"translating \d+ of 40, \d+ s",
+    ):
+        assert re.search(f"^{line}", told, re.MULTILINE), f"{line}\n{told}"
 
 
 def test_words_are_not_counted_where_there_are_no_spaces(tmp_path: Path) -> None:

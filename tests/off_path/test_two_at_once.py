@@ -5,14 +5,14 @@ import socket
 from pathlib import Path
 
 import pytest
-from off_path.cli import contents, copy_of, done, finish, start, trainings, wait_for, write_text
+from off_path.cli import contents, copy_of, done, finish, start_warm, trainings, wait_for, write_text
 
 pytestmark = pytest.mark.slow
-STEPS = ["training.max_steps=100", "training.validate_every=50", "benchmark.max_steps=100"]
+STEPS = ["training.max_steps=40", "training.validate_every=20", "benchmark.max_steps=40"]
 STUDY = """version: 1
 name: mini
 recipe: recipe.yaml
-changes: {training.max_steps: 100, training.validate_every: 50, benchmark.max_steps: 100}
+changes: {training.max_steps: 40, training.validate_every: 20, benchmark.max_steps: 40}
 seeds: [1]
 arms:
   bitext: {}
@@ -49,7 +49,7 @@ def result(folder: Path) -> dict[str, str]:
 def test_two_that_start_together_come_to_what_one_alone_makes(text: Path, tmp_path: Path, name: str) -> None:
     alone, together = copy_of(text, tmp_path / "alone"), copy_of(text, tmp_path / "together")
     expected = done(alone, *COMMANDS[name])
-    both = [start(together, *COMMANDS[name]) for _ in range(2)]
+    both = [start_warm(together, *COMMANDS[name]) for _ in range(2)]
     ended = [finish(process) for process in both]
     assert [end.returncode for end in ended] == [0, 0], [end.stderr for end in ended]
     assert result(together) == result(alone)
@@ -60,7 +60,7 @@ def test_two_that_start_together_come_to_what_one_alone_makes(text: Path, tmp_pa
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "prepare"])
 def test_the_second_says_for_whom_it_waits(text: Path, tmp_path: Path, name: str) -> None:
     folder = copy_of(text, tmp_path)
-    first = start(folder, *COMMANDS[name])
+    first = start_warm(folder, *COMMANDS[name])
     wait_for(lambda: trainings(folder / "work"), first)
     second = done(folder, *COMMANDS[name])
     assert finish(first).returncode == 0

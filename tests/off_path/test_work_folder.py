@@ -6,8 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
-from off_path.cli import cclm, contents, copy_of, done, finish, lost, start, trainings, wait_for, write_text
+from off_path.cli import cclm, contents, copy_of, done, finish, lost, start, start_warm, trainings, wait_for, write_text
 
 from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import _fingerprint
@@ -158,9 +157,9 @@ def test_two_trainings_at_once_share_one_benchmark(text: Path) -> None:
     """The second waits for the bitext models of the first, or trains others of them meanwhile."""
     done(text, "prepare", "recipe.yaml")
     slow = ["benchmark.max_steps=400", "training.validate_every=100", "training.max_steps=5"]
-    first = start(text, "train", "recipe.yaml", "name=one", *slow)
+    first = start_warm(text, "train", "recipe.yaml", "name=one", *slow)
     wait_for(lambda: trainings(text / "work"), first)
-    second = start(text, "train", "recipe.yaml", "name=two", *slow)
+    second = start_warm(text, "train", "recipe.yaml", "name=two", *slow)
     results = [finish(first), finish(second)]
     assert [result.returncode for result in results] == [0, 0], [result.stderr for result in results]
     assert len(trainings(text / "work")) == 4  # two bitext models, two runs
@@ -168,24 +167,27 @@ def test_two_trainings_at_once_share_one_benchmark(text: Path) -> None:
 
 def test_two_preparations_at_once_come_to_the_same_data(text: Path) -> None:
     """Both succeed, and what is there in the end is whole."""
-    both = [start(text, "prepare", "recipe.yaml"), start(text, "prepare", "recipe.yaml")]
+    both = [start_warm(text, "prepare", "recipe.yaml"), start_warm(text, "prepare", "recipe.yaml")]
     assert [finish(process).returncode for process in both] == [0, 0]
     assert "nothing to do" in done(text, "prepare", "recipe.yaml", "--dry-run").stdout
-
-
-def test_automatic_precision_after_a_given_one_is_not_stuck(text: Path) -> None:
-    """What `auto` stands for here differs from what was given before: L* of either is made and kept."""
-    halves = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    done(text, "benchmark", "recipe.yaml", f"training.precision={'fp32' if halves else 'bf16'}")
-    before = contents(text / "work")
-    done(text, "benchmark", "recipe.yaml", "training.precision=auto")
-    done(text, "benchmark", "recipe.yaml", "training.precision=auto")
-    assert lost(before, text / "work") == []
 
 
 def precision_here() -> str:
     """What `auto` stands for with the small model of these tests."""
     return device_of("cpu", "auto", width=16).precision
+
+
+def test_automatic_precision_after_a_given_one_is_not_stuck(text: Path) -> None:
+    """What `auto` stands for here differs from what was given before: L* of either is made and kept."""
+    other = "bf16" if precision_here() == "fp32" else "fp32"
+    done(text, "benchmark", "recipe.yaml", f"training.precision={other}")
+    before, first = contents(text / "work"), losses(text)
+    done(text, "benchmark", "recipe.yaml", "training.precision=auto")
+    assert losses(text) != first
+    assert len(entries(text, "benchmark")) == 2
+    again = done(text, "benchmark", "recipe.yaml", "training.precision=auto")
+    assert "bitext" not in again.stderr
+    assert lost(before, text / "work") == []
 
 
 @pytest.mark.parametrize("names", ["given-then-auto", "auto-then-given"])
@@ -254,6 +256,21 @@ def test_clean_removes_what_no_run_and_no_pointer_uses(folder: Path) -> None:
     assert entries(folder, "prepared") == {first, current(folder, "prepared")}
 
 
+def test_clean_removes_bitext_models_that_no_run_and_no_pointer_uses(folder: Path) -> None:
+    """L* of a run stays, although another one is current; so do the runs themselves."""
+    of_run = current(folder, "benchmark")
+    done(folder, "benchmark", "recipe.yaml", "benchmark.max_steps=5")
+    unused = current(folder, "benchmark")
+    done(folder, "benchmark", "recipe.yaml", "benchmark.max_steps=4")
+    assert entries(folder, "benchmark") == {of_run, unused, current(folder, "benchmark")}
+    kept = {path: digest for path, digest in contents(folder / "work").items() if unused not in path}
+    assert unused in done(folder, "clean", "work", "--dry-run").stdout
+    assert unused in entries(folder, "benchmark")
+    done(folder, "clean", "work")
+    assert contents(folder / "work") == kept
+    assert "bitext" not in done(folder, "train", "recipe.yaml", "name=third").stderr  # L* of the run is found
+
+
 @pytest.mark.parametrize("command", ["prepare", "benchmark", "train", "run"])
 def test_a_dry_run_changes_nothing(folder: Path, command: str) -> None:
     """Not even where other settings would make everything anew."""
@@ -276,6 +293,21 @@ def test_a_dry_run_names_what_is_made_and_what_is_no_longer_used(folder: Path, c
     benchmark = next(line for line in told.splitlines() if line.startswith("benchmark"))
     assert "would train" in benchmark or "would be made" in benchmark
     assert re.search(r"no longer used\b.*\bwork/", told)
+
+
+def test_a_dry_run_names_what_is_reused_where_something_else_is_current(folder: Path) -> None:
+    """Other pieces were prepared last: what the first settings take is named, and so is what is current now."""
+    first = current(folder, "prepared")
+    done(folder, "prepare", "recipe.yaml", "vocabulary.pieces=80")
+    line = (
+        f"work/cache/prepared/{first} is reused;"
+        f" no longer used, and kept: work/cache/prepared/{current(folder, 'prepared')}"
+    )
+    assert f"prepare    nothing to do: {line}\n" in done(folder, "run", "recipe.yaml", "--dry-run").stdout
+    given = json.dumps({"version": 1, "losses": losses(folder)})
+    (folder / "table.json").write_text(given)
+    told = done(folder, "train", "recipe.yaml", "benchmark.file=table.json", "name=other", "--dry-run").stdout
+    assert "\nbenchmark  nothing to do\n" in told  # the entry of the cache has no part in it
 
 
 def test_a_dry_run_of_prepare_says_that_the_data_there_are_no_longer_used(folder: Path) -> None:
@@ -339,3 +371,22 @@ def test_a_multilingual_training_takes_the_place_of_bitext_models(folder: Path) 
     done(folder, "benchmark", "recipe.yaml")
     assert losses(folder) == before
     assert bitext.is_dir()
+
+
+def test_clean_removes_nothing_while_another_command_uses_the_cache(text: Path) -> None:
+    """Data for which bitext models are being trained has no link and no run yet."""
+    endless = ["benchmark", "recipe.yaml", "benchmark.max_steps=1000000", "training.patience=1000000"]
+    process = start(text, *endless)
+    try:
+        wait_for(lambda: trainings(text / "work"), process)
+        needed = current(text, "prepared")
+        done(text, "prepare", "recipe.yaml", "vocabulary.pieces=60")
+        told = cclm(text, "clean", "work")
+        assert (told.returncode, needed in entries(text, "prepared")) == (1, True)
+        assert "work/cache: another command is using it; nothing was removed: wait until it has ended" in told.stderr
+        assert needed in done(text, "clean", "work", "--dry-run").stdout
+    finally:
+        process.terminate()
+        finish(process)
+    done(text, "clean", "work")
+    assert needed not in entries(text, "prepared")

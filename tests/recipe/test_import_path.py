@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from small_recipe import events
 from small_study import write_study
+from warm_commands import warm
 
 from cclm.errors import ConfigError
 from cclm.formats.run import CONFIG
@@ -190,9 +191,9 @@ def test_a_simulation_takes_a_sampler_of_ones_own(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_with_a_gate_and_a_sampler_of_ones_own_is_trained_resumed_and_reported(folder: Path) -> None:
-    command = [sys.executable, "-m", "cclm", "run", "recipe.yaml", LOUDEST, "training.max_steps=20"]
+    command = ["run", "recipe.yaml", LOUDEST, "training.max_steps=20"]
     command += ["curriculum.gate={name: my_module:OneByOne, rounds: 2}"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = warm(*command, folder=folder)
     assert done.returncode == 0, done.stderr
     run = folder / "work" / "runs" / "small"
     assert "my_module:Loudest" in (run / CONFIG).read_text()
@@ -202,7 +203,7 @@ def test_a_run_with_a_gate_and_a_sampler_of_ones_own_is_trained_resumed_and_repo
     saved = json.loads((run / "checkpoints" / "step-00000020" / "curriculum.json").read_text())
     assert "losses" in saved["memory"]["sampler"]
     assert not (folder / "work" / "cache" / "benchmark").exists()  # nothing needs L*
-    longer = subprocess.run([*command, "training.max_steps=30"], cwd=folder, capture_output=True, text=True)
+    longer = warm(*command, "training.max_steps=30", folder=folder)
     assert longer.returncode == 0, longer.stderr
     assert "resuming from step 20" in longer.stderr + longer.stdout
 
@@ -211,17 +212,15 @@ def test_a_run_with_a_gate_and_a_sampler_of_ones_own_is_trained_resumed_and_repo
 def test_a_study_compares_a_sampler_of_ones_own_in_processes_of_its_own(folder: Path) -> None:
     own = '  loudest: {curriculum.sampler: {name: "my_module:Loudest", strength: 2}}\n'
     study = write_study(folder, own)
-    command = [sys.executable, "-m", "cclm", "study", str(study), "changes.training.max_steps=10"]
-    done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True)
+    done = warm("study", str(study), "changes.training.max_steps=10", folder=folder.parent)
     assert done.returncode == 0, done.stderr
     assert "loudest" in done.stdout
 
 
 @pytest.mark.slow
 def test_a_sweep_takes_a_sampler_of_ones_own(folder: Path) -> None:
-    command = [sys.executable, "-m", "cclm", "sweep", "recipe.yaml", LOUDEST, "training.max_steps=10"]
     grid = ["--threshold", "0.3", "--aggregate", "avg"]
-    done = subprocess.run([*command, *grid], cwd=folder, capture_output=True, text=True)
+    done = warm("sweep", "recipe.yaml", LOUDEST, "training.max_steps=10", *grid, folder=folder)
     assert done.returncode == 0, done.stderr
     assert "my_module:Loudest" in (folder / "work" / "runs" / "small-avg-0.3" / CONFIG).read_text()
 

@@ -2,13 +2,12 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpora import write_tsv
+from warm_commands import warm
 
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError
@@ -61,7 +60,7 @@ def test_the_recommended_recipes_anneal_and_need_no_bitext_models(name: str) -> 
 
 
 def test_the_recommended_recipes_are_listed_first() -> None:
-    listed = subprocess.run([sys.executable, "-m", "cclm", "recipes"], capture_output=True, text=True, check=True)
+    listed = warm("recipes")
     names = [line.split()[0] for line in listed.stdout.splitlines()]
     assert names[:3] == STRONG
     assert set(names) == {*STRONG, *TED, "phrasebook"}
@@ -107,8 +106,7 @@ def test_the_papers_recipes_prepare_a_ted_file(name: str, tmp_path: Path) -> Non
     write_ted(tmp_path / "ted", COLUMNS[name.split("-")[1]])
     overrides = [f"data.path={tmp_path}/ted", f"work={tmp_path}/work", "vocabulary.pieces=60"]
     for verb in ("doctor", "prepare", "graph"):
-        command = [sys.executable, "-m", "cclm", verb, name, *overrides, "--json"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = warm(verb, name, *overrides, "--json")
         assert result.returncode == 0, result.stderr
         answer = json.loads(result.stdout)
     assert set(answer["similarity"]) == set(load_recipe(name).data.low_resource)
@@ -136,7 +134,7 @@ def test_the_papers_recipes_run_from_a_ted_file_to_a_report(languages: str, tmp_
     for direction in ("m2o", "o2m"):
         name, work = f"ted8-{languages}-{direction}", tmp_path / direction
         given = [f"benchmark.file={table}"] if table.exists() else []
-        result = cclm("run", name, f"data.path={tmp_path}/ted", f"work={work}", *SMALL, *given)
+        result = warm("run", name, f"data.path={tmp_path}/ted", f"work={work}", *SMALL, *given)
         assert result.returncode == 0, result.stderr
         data = load_recipe(name).data
         run = work / "runs" / name
@@ -222,10 +220,6 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
         load_recipe("nope")
 
 
-def cclm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "cclm", *arguments], capture_output=True, text=True, check=False)
-
-
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
     write_tsv(tmp_path / "text")
@@ -238,27 +232,27 @@ def recipe(tmp_path: Path) -> Path:
 
 
 def test_the_recipes_are_listed_and_can_be_copied(tmp_path: Path) -> None:
-    listed = cclm("recipes").stdout
+    listed = warm("recipes").stdout
     assert all(name in listed for name in TED)
     copy = tmp_path / "my.yaml"
-    copy.write_text(cclm("recipes", "ted8-related-m2o").stdout)
+    copy.write_text(warm("recipes", "ted8-related-m2o").stdout)
     assert load_recipe(str(copy)) == load_recipe("ted8-related-m2o")
-    assert cclm("recipes", "nope").returncode == 2
+    assert warm("recipes", "nope").returncode == 2
 
 
 def test_doctor_prepare_and_graph_print_tables(recipe: Path, tmp_path: Path) -> None:
-    doctor = cclm("doctor", str(recipe), "--workers", "1")
+    doctor = warm("doctor", str(recipe), "--workers", "1")
     assert doctor.returncode == 0, doctor.stderr
     assert "no errors, 4 warnings" in doctor.stdout  # dev sets smaller than the probe
     assert all(len(line) <= 80 for line in doctor.stdout.splitlines()[:20])
-    assert "would be prepared" in cclm("prepare", str(recipe), "--dry-run").stdout
-    prepare = cclm("prepare", str(recipe), "--workers", "1")
+    assert "would be prepared" in warm("prepare", str(recipe), "--dry-run").stdout
+    prepare = warm("prepare", str(recipe), "--workers", "1")
     assert prepare.returncode == 0, prepare.stderr
     assert "prepared in" in prepare.stdout
     assert "300" in prepare.stdout
-    assert "was there already" in cclm("prepare", str(recipe)).stdout
-    assert "nothing to do" in cclm("prepare", str(recipe), "--dry-run").stdout
-    graph = cclm("graph", str(recipe))
+    assert "was there already" in warm("prepare", str(recipe)).stdout
+    assert "nothing to do" in warm("prepare", str(recipe), "--dry-run").stdout
+    graph = warm("graph", str(recipe))
     assert graph.returncode == 0, graph.stderr
     assert "nearest HRL" in graph.stdout
     assert (tmp_path / "work" / "graph.svg").exists()
@@ -269,17 +263,17 @@ def test_doctor_prepare_and_graph_print_tables(recipe: Path, tmp_path: Path) -> 
 def test_drops_are_printed_with_their_reasons(recipe: Path, tmp_path: Path) -> None:
     with (tmp_path / "text" / "aze.train.tsv").open("a", encoding="utf-8") as file:
         file.write("\tboş\nbell\x07\tzil\n")
-    doctor = cclm("doctor", str(recipe), "--workers", "1").stdout
+    doctor = warm("doctor", str(recipe), "--workers", "1").stdout
     assert "aze train: 1 empty side" in doctor
     assert "aze train: 1 control characters" in doctor
-    assert "aze train: 1 empty side" in cclm("prepare", str(recipe), "--workers", "1").stdout
+    assert "aze train: 1 empty side" in warm("prepare", str(recipe), "--workers", "1").stdout
 
 
 def test_an_error_in_the_text_ends_with_1_and_no_traceback(recipe: Path, tmp_path: Path) -> None:
     with (tmp_path / "text" / "aze.train.tsv").open("a", encoding="utf-8") as file:
         file.write("no tab in this line\n")
     for verb in ("doctor", "prepare", "graph"):
-        result = cclm(verb, str(recipe), "--workers", "1")
+        result = warm(verb, str(recipe), "--workers", "1")
         assert result.returncode == 1
         assert "aze.train.tsv" in result.stdout + result.stderr
         assert "301" in result.stdout + result.stderr
@@ -290,24 +284,24 @@ def test_a_graph_file_is_used_instead_of_overlap(recipe: Path, tmp_path: Path) -
     own = {"version": 1, "high_resource": ["tur", "por"], "low_resource": ["aze", "glg"]}
     own["similarity"] = {"aze": {"tur": 0.1, "por": 0.2}, "glg": {"tur": 0.3, "por": 0.4}}
     (tmp_path / "own.json").write_text(json.dumps(own))
-    result = cclm("graph", str(recipe), f"graph.file={tmp_path}/own.json", "--json")
+    result = warm("graph", str(recipe), f"graph.file={tmp_path}/own.json", "--json")
     assert json.loads(result.stdout)["similarity"] == own["similarity"]
     assert not (tmp_path / "work" / "prepared").exists()  # nothing had to be prepared for it
-    printed = cclm("graph", str(recipe), f"graph.file={tmp_path}/own.json").stdout
+    printed = warm("graph", str(recipe), f"graph.file={tmp_path}/own.json").stdout
     assert "similarities of your own" in printed
     own["low_resource"] = ["aze"]
     own["similarity"] = {"aze": {"tur": 0.1, "por": 0.2}}
     (tmp_path / "own.json").write_text(json.dumps(own))
-    wrong = cclm("graph", str(recipe), f"graph.file={tmp_path}/own.json")
+    wrong = warm("graph", str(recipe), f"graph.file={tmp_path}/own.json")
     assert wrong.returncode == 2
     assert "low_resource is aze, in the recipe aze, glg" in wrong.stderr
-    missing = cclm("graph", str(recipe), f"graph.file={tmp_path}/none.json")
+    missing = warm("graph", str(recipe), f"graph.file={tmp_path}/none.json")
     assert missing.returncode == 2
     assert "none.json: No such file or directory" in missing.stderr
 
 
 def test_a_model_with_fewer_subwords_is_reported(recipe: Path) -> None:
-    printed = cclm("prepare", str(recipe), "vocabulary.pieces=5000", "--workers", "1").stdout
+    printed = warm("prepare", str(recipe), "vocabulary.pieces=5000", "--workers", "1").stdout
     assert "fewer subwords than the 5,000 asked for" in " ".join(printed.split())
 
 
@@ -316,39 +310,41 @@ def test_a_read_only_work_folder_is_reported(recipe: Path, tmp_path: Path) -> No
     own["similarity"] = {"aze": {"tur": 0.1, "por": 0.2}, "glg": {"tur": 0.3, "por": 0.4}}
     (tmp_path / "own.json").write_text(json.dumps(own))
     (tmp_path / "file").write_text("")
-    result = cclm("graph", str(recipe), f"graph.file={tmp_path}/own.json", f"work={tmp_path}/file/work")
+    result = warm("graph", str(recipe), f"graph.file={tmp_path}/own.json", f"work={tmp_path}/file/work")
     assert result.returncode == 1
     assert "Not a directory" in result.stderr
 
 
 def test_a_graph_needs_both_sides(recipe: Path) -> None:
-    result = cclm("graph", str(recipe), "data.low_resource=[]", "--workers", "1")
+    result = warm("graph", str(recipe), "data.low_resource=[]", "--workers", "1")
     assert result.returncode == 2
     assert "low_resource: no language" in result.stderr
 
 
 def test_the_phrasebook_is_written_as_files(tmp_path: Path) -> None:
-    result = cclm("phrasebook", "--out", str(tmp_path / "out"))
+    result = warm("phrasebook", "--out", str(tmp_path / "out"))
     assert result.returncode == 0, result.stderr
     assert "Azerbaijani" in result.stdout
     lines = (tmp_path / "out" / "aze.train.tsv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 300
     assert all(line.count("\t") == 1 for line in lines)
-    smaller = cclm("phrasebook", "--out", str(tmp_path / "small"), "--size", "tur=50,5,6", "--size", "rus=40,5,6")
+    sizes = {code: "20,5,6" for code in ("por", "ces", "aze", "bel", "glg", "slk")} | {"tur": "50,5,6", "rus": "40,5,6"}
+    few = [word for code, size in sizes.items() for word in ("--size", f"{code}={size}")]
+    smaller = warm("phrasebook", "--out", str(tmp_path / "small"), *few)
     assert smaller.returncode == 0, smaller.stderr
     assert len((tmp_path / "small" / "tur.train.tsv").read_text(encoding="utf-8").splitlines()) == 50
-    refused = cclm("phrasebook", "--out", str(tmp_path / "no"), "--size", "xyz=1,1,1")
+    refused = warm("phrasebook", "--out", str(tmp_path / "no"), "--size", "xyz=1,1,1")
     assert refused.returncode == 2
     assert "expected LANG=TRAIN,DEV,TEST with one of tur, rus" in refused.stderr
     (tmp_path / "file").write_text("")
-    wrong = cclm("phrasebook", "--out", str(tmp_path / "file" / "out"))
+    wrong = warm("phrasebook", "--out", str(tmp_path / "file" / "out"), *few)
     assert wrong.returncode == 1
     assert "Not a directory" in wrong.stderr
 
 
 @pytest.mark.slow
 def test_the_phrasebook_recipe_is_prepared_and_its_graph_is_right(tmp_path: Path) -> None:
-    graph = cclm("graph", "phrasebook", f"work={tmp_path}", "--json")
+    graph = warm("graph", "phrasebook", f"work={tmp_path}", "--json")
     assert graph.returncode == 0, graph.stderr
     similarity = json.loads(graph.stdout)["similarity"]
     nearest = {lrl: max(row, key=row.__getitem__) for lrl, row in similarity.items()}
@@ -359,6 +355,6 @@ def test_the_phrasebook_recipe_is_prepared_and_its_graph_is_right(tmp_path: Path
 
 
 def test_a_language_missing_from_the_phrasebook_is_refused(tmp_path: Path) -> None:
-    result = cclm("prepare", "phrasebook", f"work={tmp_path}", "data.low_resource=[kaz]", "--workers", "1")
+    result = warm("prepare", "phrasebook", f"work={tmp_path}", "data.low_resource=[kaz]", "--workers", "1")
     assert result.returncode == 1
     assert "the phrasebook has no 'kaz'; it has aze, bel" in result.stderr

@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from browser import dom, needs_browser
+from browser import needs_browser
+from live_browser import dom
 from made_run import EVIL, write_both_ways, write_evil, write_lines, write_log, write_run
 
 from cclm.report.pages import run_report
@@ -87,6 +88,22 @@ def test_both_directions_of_a_language_have_a_curve_and_fill_its_node(tmp_path: 
     assert "eng-aze admitted" in found.text  # at the last round
     assert "aze-eng" in found.text
     assert "…" not in found.text
+
+
+def test_directions_of_a_many_to_many_run_are_counted_as_such(tmp_path: Path) -> None:
+    """Four languages are eight directions; at the first round those of the two HRLs take part."""
+    found = acting(run_report(write_both_ways(tmp_path / "run")), pressed("ArrowLeft", 9, shift=True))
+    assert "4 of 8 directions admitted" in found.text
+
+
+def test_without_reference_losses_there_is_no_chart_of_competence(tmp_path: Path) -> None:
+    measured = {"dev_loss": {"tur": 5.0, "por": 6.0}, "weights": {"tur": 0.5, "por": 0.5}, "admitted": ["tur", "por"]}
+    run = tmp_path / "run"
+    write_log(run, [{"event": "probe", "step": step, **measured} for step in (100, 200)])
+    (run / "config.yaml").write_text("curriculum: {gate: {name: all}}\n")
+    found = drawn(run_report(run))
+    assert found.curves == {"weights": 2, "dev-loss": 2}
+    assert "ompetence" not in found.text
 
 
 def test_the_page_shows_scores_admissions_and_translations(tmp_path: Path) -> None:

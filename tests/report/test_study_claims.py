@@ -7,8 +7,8 @@ import pytest
 from made_study import PRIMARY, made_study, typed
 from read_page import page_of
 
-from cclm.report.study import Study
 from cclm.report.study_claims import forest_plot
+from cclm.report.study_scores import Study
 
 SVG = "{http://www.w3.org/2000/svg}"
 

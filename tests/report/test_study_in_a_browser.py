@@ -4,7 +4,8 @@ from html import escape
 from pathlib import Path
 
 import pytest
-from browser import dom, needs_browser
+from browser import needs_browser
+from live_browser import dom
 from made_run import EVIL
 from made_study import made_study, made_sweep, typed
 

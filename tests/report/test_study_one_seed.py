@@ -10,9 +10,9 @@ from made_study import HRLS, LRLS, made_study, typed
 from read_page import page_of
 
 from cclm.formats.study import StudyResults
-from cclm.report.study import Study
 from cclm.report.study_claims import forest_plot
 from cclm.report.study_page import study_markdown
+from cclm.report.study_scores import Study
 
 SVG = "{http://www.w3.org/2000/svg}"
 

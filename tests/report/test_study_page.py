@@ -9,9 +9,9 @@ from made_run import EVIL
 from made_study import HRLS, LRLS, made_study, typed
 from read_page import finished, page_of
 
-from cclm.report.study import Study
 from cclm.report.study_claims import forest_plot
 from cclm.report.study_page import study_markdown, study_page
+from cclm.report.study_scores import Study
 
 
 def test_the_page_has_draws_epochs_admissions_and_dev_losses() -> None:

@@ -96,7 +96,7 @@ def test_without_its_packages_the_extra_is_named(tmp_path: Path) -> None:
         check=False,
         env=os.environ,
     )
-    assert (result.returncode, result.stderr) == (1, "cclm: this command needs uvicorn: pip install 'ccl-m[board]'\n")
+    assert (result.returncode, result.stderr) == (1, "cclm: this command needs uvicorn: pip install 'ccl-m[serve]'\n")
 
 
 def test_an_export_is_served_without_torch(both_ways: Path) -> None:

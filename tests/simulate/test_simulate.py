@@ -88,6 +88,13 @@ def test_other_samplers_can_be_simulated(sampler: str) -> None:
     assert len(outcome.rounds) == 11
 
 
+def test_settings_of_the_sampler_that_are_no_defaults_are_printed() -> None:
+    quick = ("related", "--no-thresholds", "max_steps=200")
+    assert run(*quick).stdout.splitlines()[1].endswith("  sampler: inverse-competence")
+    printed = run(*quick, "curriculum.sampler={name: temperature, tau: 2}").stdout
+    assert printed.splitlines()[1].endswith("  sampler: temperature tau=2.0")
+
+
 def test_thresholds_are_compared_only_with_a_competence_gate() -> None:
     assert compare_thresholds(quiet("related", "curriculum.gate={name: all}")) == {}
 

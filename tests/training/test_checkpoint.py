@@ -1,13 +1,15 @@
 """Checkpoints: saved completely or not at all, verified before they are loaded."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from cclm.errors import TrainingError
-from cclm.formats.checkpoint import Progress, damage
+from cclm.formats.checkpoint import Progress, checkpoint_folders, damage, step_of
 from cclm.training import checkpoint as checkpoints
 
 
@@ -35,6 +37,36 @@ def test_the_newest_undamaged_checkpoint_is_loaded(tmp_path: Path) -> None:
         checkpoints.load(tmp_path / "step-00000003")
 
 
+def halve(folder: Path) -> None:
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
+
+
+def empty(folder: Path) -> None:
+    (folder / "progress.json").write_bytes(b"")
+
+
+def replace_by_a_foreign_folder(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+
+
+@pytest.mark.parametrize("damage", [halve, empty, replace_by_a_foreign_folder])
+def test_a_checkpoint_that_is_none_is_passed_over(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    for step in (1, 2):
+        checkpoints.save(tmp_path, checkpoint(step))
+    damage(tmp_path / "step-00000002")
+    before = sorted((tmp_path / "step-00000002").iterdir())
+    told: list[str] = []
+    found = checkpoints.load_newest(tmp_path, told.append)
+    assert found is not None
+    assert found.progress.step == 1
+    assert len(told) == 1
+    assert "step-00000002" in told[0]
+    assert sorted((tmp_path / "step-00000002").iterdir()) == before
+
+
 def test_old_checkpoints_are_removed_but_never_the_best(tmp_path: Path) -> None:
     for step in range(1, 7):
         checkpoints.save(tmp_path, checkpoint(step, best=2 if step > 1 else None))
@@ -60,3 +92,35 @@ def test_a_place_that_cannot_be_written_to_leaves_the_old_checkpoint_alone(tmp_p
         checkpoints.save(tmp_path, checkpoint(2))
     assert damage(tmp_path / "step-00000001") is None
     assert list(tmp_path.glob(".*")) == []
+
+
+def test_checkpoints_are_ordered_by_step(tmp_path: Path) -> None:
+    """Names have eight digits, and more where they are needed."""
+    for step in (99_999_999, 100_000_000):
+        checkpoints.save(tmp_path, checkpoint(step))
+    found = checkpoints.load_newest(tmp_path, print)
+    assert found is not None
+    assert found.progress.step == 100_000_000
+    assert [step_of(path) for path in checkpoint_folders(tmp_path)] == [99_999_999, 100_000_000]
+
+
+def test_a_later_checkpoint_with_files_of_a_user_is_not_removed(tmp_path: Path) -> None:
+    """Neither are others, so that the longer training begins completely or not at all."""
+    for step in (1, 2, 3):
+        checkpoints.save(tmp_path, checkpoint(step, best=1))
+    (tmp_path / "step-00000002" / "notes.txt").write_text("mine")
+    with pytest.raises(TrainingError, match="step-00000002: does not hold a checkpoint alone"):
+        checkpoints.return_to(tmp_path, 1)
+    assert len(checkpoint_folders(tmp_path)) == 3
+    (tmp_path / "step-00000002").rename(tmp_path / "mine")
+    assert checkpoints.return_to(tmp_path, 1).progress.step == 1
+    assert [path.name for path in checkpoint_folders(tmp_path)] == ["step-00000001"]
+
+
+def test_what_a_killed_save_of_0_1_0_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, checkpoint(1))
+    for name in (".tmp-00000002-77", ".tmp-notes", "tmp-2-77"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_text("")
+    checkpoints.load_newest(tmp_path, print)
+    assert {path.name for path in tmp_path.iterdir()} == {"step-00000001", "latest", ".tmp-notes", "tmp-2-77"}

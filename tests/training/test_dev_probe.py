@@ -17,11 +17,11 @@ from cclm.errors import TrainingError
 from cclm.recipe.methods import ProbeSection
 from cclm.training.building import model_of
 from cclm.training.dev_probe import DevProbe
-from cclm.training.dev_sentences import mixed_batches, probe_budget, sentence_losses
+from cclm.training.dev_sentences import mixed_batches, probe_batch_tokens, sentence_losses
 from cclm.training.device import Device
-from cclm.training.directory import tasks
 from cclm.training.provenance import with_probe
 from cclm.training.session import train
+from cclm.training.tasks import tasks
 from cclm.training.validation import Evaluator, Measuring
 
 BOUNDED = ("curriculum.dev_sample=null", "curriculum.probe.share=0.1")
@@ -119,9 +119,9 @@ def test_its_state_is_restored_and_one_of_other_dev_sets_is_refused(
 
 
 def test_batches_are_larger_than_in_training_only_where_their_logits_are_small() -> None:
-    assert probe_budget(512, 1000) == 8 * 512
-    assert probe_budget(4800, 32_000) == 4800
-    assert probe_budget(1024, 8_000) == (1 << 25) // 8_000
+    assert probe_batch_tokens(512, 1000) == 8 * 512
+    assert probe_batch_tokens(4800, 32_000) == 4800
+    assert probe_batch_tokens(1024, 8_000) == (1 << 25) // 8_000
 
 
 def test_a_run_keeps_its_probe_where_the_recipe_leaves_it_open(folder: Path, data: Prepared) -> None:

@@ -58,6 +58,16 @@ def test_on_a_cpu_auto_is_full_precision_for_narrow_models(monkeypatch: pytest.M
     assert device_of("cpu", "bf16", width=16).precision == "bf16"
 
 
+def test_on_a_cpu_auto_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings for L*, studies and sweeps have one thread, others have several, and all have to agree."""
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    for width, expected in ((devices.WIDE - 1, "fp32"), (devices.WIDE, "bf16")):
+        for threads in (1, 2, 64):
+            monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+            monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
+            assert device_of("cpu", width=width).precision == expected
+
+
 def without_half_precision(monkeypatch: pytest.MonkeyPatch, without: bool = True) -> None:
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: not without)
@@ -115,6 +125,7 @@ def test_a_training_multiplies_so_forward_and_backward_and_says_so(
     types: set[torch.dtype],
 ) -> None:
     without_half_precision(monkeypatch, without)
+    monkeypatch.setattr("cclm.model.attention.FEW_SCORES", 0)  # which are multiplied in float32
     with Seen() as seen:
         trained(folder, data, f"emulated-{without}", "training.precision=bf16", "training.max_steps=1")
     assert seen.types == types

@@ -116,6 +116,9 @@ def _wait_for(log: Path, length: float, pid: int) -> None:
         ("SIGINT", "validation,3"),
         ("SIGTERM", "bleu,6"),
         ("SIGTERM", "save:before_rename,2"),
+        ("SIGUSR1", "probe,2"),
+        ("SIGUSR1", "validation,3"),
+        ("SIGUSR1", "save:before_rename,2"),
     ],
 )
 def test_told_to_stop_it_saves_and_goes_on_to_the_same_bytes(runs: Runs, name: str, moment: str) -> None:
@@ -124,7 +127,7 @@ def test_told_to_stop_it_saves_and_goes_on_to_the_same_bytes(runs: Runs, name: s
         whole, settings = translating(runs)
     run = f"{name}-{moment[:4]}"
     stopped = runs.train(run, *settings, fault=f"{moment},{name}")
-    assert stopped.code == {"SIGTERM": 143, "SIGINT": 130}[name], stopped.output
+    assert stopped.code == {"SIGTERM": 143, "SIGINT": 130, "SIGUSR1": 138}[name], stopped.output
     assert "interrupted; the same command goes on from here" in stopped.output
     assert "Traceback" not in stopped.output
     progress = json.loads(_newest(runs.folder(run) / "checkpoints", "progress.json").read_text())

@@ -1,6 +1,8 @@
 """Runs that differ in the gate alone share their beginning, and come out as if each had been trained by itself."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,10 @@ import torch
 from small_recipe import BENCHMARK, GRAPH, events, prepared, recipe
 
 from cclm.data.prepared import Prepared
+from cclm.errors import TrainingError
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import origin_of
+from cclm.training.lock import Lock
+from cclm.training.run_inputs import origin_of
 from cclm.training.session import Options, train
 
 COMPARED = ("model.safetensors", "optimizer.safetensors", "curriculum.json", "progress.json")
@@ -131,3 +135,28 @@ def test_a_leader_whose_forks_were_settled_by_another_process_is_done(folder: Pa
     before = result(runs / "max-9.0"), result(runs / "avg-9.0")
     assert train(leader, data, GRAPH, BENCHMARK, runs / "max-9.0", Options(forks={"avg-9.0": fork})) == reason
     assert (result(runs / "max-9.0"), result(runs / "avg-9.0")) == before
+
+
+def test_a_file_system_without_hard_links_gets_copies(
+    folder: Path, data: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    gates = {name: each for name, each in gated(folder, "training.max_steps=4").items() if name.endswith("-9.0")}
+    train_tree(gates, data, folder / "copied")
+    weights = [path.read_bytes() for path in sorted((folder / "copied").glob("*/checkpoints/*/model.safetensors"))]
+    assert len(weights) == 2
+    assert weights[0] == weights[1]
+
+
+def test_a_run_that_another_process_has_begun_is_not_replaced(folder: Path, data: Prepared) -> None:
+    gates, runs = gated(folder, "training.max_steps=4"), folder / "begun"
+    with Lock(runs / "avg-9.0"):
+        (runs / "avg-9.0" / "log.jsonl").write_text("mine")
+        with pytest.raises(TrainingError, match=r"avg-9.0 belongs to process \d+ on"):
+            train(
+                gates["max-9.0"], data, GRAPH, BENCHMARK, runs / "max-9.0", Options(forks={"avg-9.0": gates["avg-9.0"]})
+            )
+        assert (runs / "avg-9.0" / "log.jsonl").read_text() == "mine"

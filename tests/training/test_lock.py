@@ -171,3 +171,10 @@ def test_a_place_that_cannot_be_locked_is_told(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()
     with pytest.raises(TrainingError, match="lock: Is a directory"):
         Lock(tmp_path).__enter__()
+
+
+def test_a_lock_file_that_its_owner_removes_meanwhile_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "entry.lock"
+    owner = Lock(tmp_path, file=file).__enter__()
+    with Lock(tmp_path, file=file, wait=lambda line: owner.__exit__()):
+        assert file.exists()

@@ -10,7 +10,7 @@ import torch
 from exact_runs import Runs
 from safetensors.torch import load_file
 
-from cclm.training.directory import best_of, weights_of
+from cclm.formats.run_folder import best_of, weights_of
 
 WSD = ["training.schedule=wsd", "training.decay=9"]
 EARLY = ["training.stop_on=worst", "training.patience=1", "training.learning_rate=0.5", "training.max_steps=200"]

@@ -15,11 +15,12 @@ from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
 from cclm.data.readers.phrasebook import phrasebook_pairs
 from cclm.data.vocabulary import EOS
+from cclm.formats.run_folder import best_of
 from cclm.model import Packing, Transformer
 from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
 from cclm.training.building import shape_of
-from cclm.training.directory import best_of, recipe_of
+from cclm.training.run_inputs import recipe_of
 from cclm.training.session import train
 from cclm.translation.model import exported, load
 from cclm.translation.translator import Translator

@@ -19,7 +19,7 @@ from pretrained_models import CODES, FAMILIES, batch, loaded, save
 from safetensors.torch import load_file
 from small_recipe import events
 from small_recipe import recipe as small
-from warm_commands import run_warm
+from warm_commands import load_for_commands, run_warm
 
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches
@@ -29,11 +29,12 @@ from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.experiments.cost import PretrainedSizes, parameters, refuse_too_little_memory
 from cclm.experiments.early_checks import refuse_impossible_model
+from cclm.formats.run_folder import best_of
 from cclm.recipe.schema import Recipe
 from cclm.training.building import load_trained, model_of
 from cclm.training.device import device_of
-from cclm.training.directory import best_of, tasks
 from cclm.training.session import train
+from cclm.training.tasks import tasks
 from cclm.translation import huggingface_pretrained
 from cclm.translation.model import exported, load
 from cclm.translation.package import export_run
@@ -77,6 +78,12 @@ class Shop:
         if not (run / "checkpoints" / "best").exists():
             train(recipe, self.data(recipe), None, None, run)
         return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def transformers_in_commands() -> None:
+    """Every command here needs it, and would take three seconds to load it."""
+    load_for_commands("transformers.modeling_utils", "transformers.models.m2m_100.modeling_m2m_100")
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ import pytest
 import torch
 from corpora import write_tsv
 from small_recipe import events
+from warm_commands import WarmCommand
 
 from cclm.data.prepared import Prepared
 from cclm.errors import Interrupted, TrainingError
@@ -104,7 +105,8 @@ def result(recipe: Path, name: str) -> dict[str, bytes]:
     return {file: (latest / file).read_bytes() for file in COMPARED} | {"log": (run / "log.jsonl").read_bytes()}
 
 
-STARTED: list["subprocess.Popen[str]"] = []
+Started = subprocess.Popen[str] | WarmCommand
+STARTED: list[Started] = []
 
 
 @pytest.fixture(autouse=True)
@@ -113,9 +115,9 @@ def nobody_stays() -> Iterator[None]:
     yield
     for process in STARTED:
         process.send_signal(signal.SIGCONT)
-        process.terminate()  # torchrun ends its ranks, too
+        process.send_signal(signal.SIGTERM)  # torchrun ends its ranks, too
     for process in STARTED:
-        process.communicate()
+        process.communicate(timeout=60)
     STARTED.clear()
 
 
@@ -132,20 +134,35 @@ def torchrun(recipe: Path, name: str, *options: str) -> "subprocess.Popen[str]":
     return start([*TORCHRUN, *ranks, "-m", "cclm", "train", str(recipe), f"name={name}", SHARED])
 
 
-def by_hand(commands: list[list[str]], **more: str) -> list["subprocess.Popen[str]"]:
-    """A rank a command, with what torchrun puts into the environment: so each one's exit code can be seen."""
+def free_port() -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+        return str(free.getsockname()[1])
+
+
+def by_hand(commands: list[list[str]], **more: str) -> list[Started]:
+    """One rank per command, with what torchrun puts into the environment, so that the exit code of each can be seen.
+
+    A command is a program, or the arguments of `cclm`, which is forked off a process that has loaded torch.
+    """
+    port = free_port()
     world = {"WORLD_SIZE": str(len(commands)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [start(command, RANK=str(rank), **world, **more) for rank, command in enumerate(commands)]
+    return [_start_rank(command, RANK=str(rank), **world, **more) for rank, command in enumerate(commands)]
 
 
-def ended(process: "subprocess.Popen[str]", within: float = 150) -> tuple[int, str]:
+def _start_rank(command: list[str], **environment: str) -> Started:
+    if command[0] == sys.executable:
+        return start(command, **environment)
+    STARTED.append(WarmCommand(command, Path.cwd(), environment))
+    return STARTED[-1]
+
+
+def ended(process: Started, within: float = 150) -> tuple[int, str]:
     """The exit code of a process, and what it said; none may hang."""
-    said, _ = process.communicate(timeout=within)
+    stdout, stderr = process.communicate(timeout=within)
     STARTED.remove(process)
-    return process.returncode, said
+    assert process.returncode is not None
+    return process.returncode, stdout + (stderr or "")
 
 
 def wait_for_log(recipe: Path, name: str, share: float) -> None:
@@ -223,7 +240,7 @@ def test_when_a_rank_dies_the_others_end_and_the_run_goes_on_to_the_same_bytes(r
     code, said = ended(process, within=60)
     assert code == 1
     assert "cclm: rank 0: another rank is gone or does not answer" in said
-    train = [*PYTHON, "cclm", "train", str(recipe), "name=dying", SHARED]
+    train = ["train", str(recipe), "name=dying", SHARED]
     first, second = by_hand(
         [train, train], CCLM_FAULT_AT="save:before_rename,1,SIGKILL"
     )  # now the first, while it saves
@@ -235,23 +252,21 @@ def test_when_a_rank_dies_the_others_end_and_the_run_goes_on_to_the_same_bytes(r
     assert result(recipe, "dying") == result(recipe, "whole")
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_ranks_that_torchrun_starts_again_resume_to_the_same_bytes(recipe: Path, rank: int) -> None:
-    name = f"restarted-{rank}"
-    process = torchrun(recipe, name, "--max-restarts", "2")
-    for share in (0.4, 0.7):
-        wait_for_log(recipe, name, share)
+def test_ranks_that_torchrun_starts_again_resume_to_the_same_bytes(recipe: Path) -> None:
+    process = torchrun(recipe, "restarted", "--max-restarts", "2")
+    for rank, share in ((0, 0.4), (1, 0.7)):
+        wait_for_log(recipe, "restarted", share)
         os.kill(process_of(rank, process), signal.SIGKILL)
     code, said = ended(process)
     assert code == 0, said
     assert said.count("resuming from step") == 2, said
-    assert result(recipe, name) == result(recipe, "whole")
+    assert result(recipe, "restarted") == result(recipe, "whole")
 
 
 def test_ranks_with_different_weights_stop(recipe: Path) -> None:
     """A rank whose weights have changed by one bit is noticed at the next checkpoint."""
     program = [sys.executable, poisoned_training.__file__, "flip", "train", str(recipe), "name=apart", SHARED]
-    train = [*PYTHON, "cclm", "train", str(recipe), "name=apart", SHARED]
+    train = ["train", str(recipe), "name=apart", SHARED]
     first, second = by_hand([train, program])
     for process in (first, second):
         code, said = ended(process)
@@ -261,7 +276,7 @@ def test_ranks_with_different_weights_stop(recipe: Path) -> None:
 
 
 def test_a_rank_that_does_not_answer_is_given_up(recipe: Path) -> None:
-    train = [*PYTHON, "cclm", "train", str(recipe), "name=silent", SHARED]
+    train = ["train", str(recipe), "name=silent", SHARED]
     first, second = by_hand([train, train], CCLM_RANKS_TIMEOUT="2")
     wait_for_log(recipe, "silent", 0.3)
     second.send_signal(signal.SIGSTOP)
@@ -290,7 +305,7 @@ def test_three_ranks_with_next_to_no_data_do_not_hang(recipe: Path, tmp_path: Pa
     losses = "benchmark={method: multilingual, max_steps: 5}"  # the first rank trains it, as one process would
     sampler = "curriculum.sampler={name: size-and-competence}"
     changes = [f"work={tmp_path}", data, losses, sampler, "training.max_steps=24", "training.bleu=true"]
-    train = [*PYTHON, "cclm", "train", str(recipe), "name=three", *changes, "training.accumulate=2"]
+    train = ["train", str(recipe), "name=three", *changes, "training.accumulate=2"]
     for process in by_hand([train] * 3):
         code, said = ended(process)
         assert code == 0, said
@@ -308,7 +323,7 @@ def approximately(value: object) -> object:
 
 
 def test_ranks_with_different_commands_are_refused_with_the_difference(recipe: Path) -> None:
-    train = [*PYTHON, "cclm", "train", str(recipe), "name=different", SHARED]
+    train = ["train", str(recipe), "name=different", SHARED]
     first, second = by_hand([train, [*train, "training.learning_rate=0.02", "training.max_steps=9"]])
     code, said = ended(second)
     assert code == 1
@@ -333,9 +348,7 @@ def test_ranks_that_nobody_introduced_are_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_rank_does_not_wait_for_ever_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = free_port()
     alone = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "CCLM_RANKS_TIMEOUT": "1"}
     for name, value in alone.items():
         monkeypatch.setenv(name, value)
@@ -345,6 +358,26 @@ def test_a_rank_does_not_wait_for_ever_for_the_first(monkeypatch: pytest.MonkeyP
         joined(torch.device("cpu")),
     ):
         pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_ends_the_first_rank_while_it_waits_for_the_others(recipe: Path, number: signal.Signals) -> None:
+    """torch waits in C++, where no handler runs: another rank may have ended by the same signal before they met."""
+    port = free_port()
+    world = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "SLURM_JOB_ID": "1"}
+    process = _start_rank(["train", str(recipe), "name=waiting", SHARED], **world)
+    until = time.monotonic() + 60
+    while not is_listening(port):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    time.sleep(0.5)  # it listens, and begins to wait
+    process.send_signal(number)
+    assert ended(process, within=30) == (128 + number, "cclm: interrupted\n")
+
+
+def is_listening(port: str) -> bool:
+    with socket.socket() as here:
+        return here.connect_ex(("127.0.0.1", int(port))) == 0
 
 
 @pytest.fixture

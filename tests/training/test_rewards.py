@@ -17,10 +17,10 @@ from cclm.model.transformer import Transformer
 from cclm.rng import key, uniform
 from cclm.training.building import shape_of
 from cclm.training.device import device_of
-from cclm.training.directory import tasks
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards, cosine
 from cclm.training.session import train
+from cclm.training.tasks import tasks
 from cclm.training.validation import Measuring
 
 SEED, STEP, SENTENCES, SMOOTHING = 7, 40, 3, 0.1

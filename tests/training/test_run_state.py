@@ -8,8 +8,8 @@ from small_recipe import prepared, recipe
 
 from cclm.data.batches import Batches
 from cclm.formats.run import NOT_FINITE, DrawnBatch, NotFinite, settings_text
-from cclm.training.directory import tasks
 from cclm.training.run_state import continue_command, state_of, tokens_per_pass
+from cclm.training.tasks import tasks
 
 
 @pytest.mark.parametrize("direction", ["many-to-one", "one-to-many"])

@@ -5,7 +5,6 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from cluster_training import DISTURBANCES, WAIT, ClusterRun, result, write_recipe
 from command import signal_all
 from slurm_box import NODES, Slurm, slurm, wait_for_nodes, wait_until
+from warm_commands import warm
 
 pytestmark = pytest.mark.slow
 PYTHON = [sys.executable, "-m"]
@@ -29,8 +29,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recipe, trained by one process as the run `whole`: what all others must come to."""
     path = write_recipe(tmp_path_factory.mktemp("training"))
-    command = [*PYTHON, "cclm", "train", str(path), "name=whole"]
-    subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=True)
+    ended = warm("train", str(path), "name=whole")
+    assert ended.returncode == 0, ended.stderr
     return path
 
 

@@ -6,7 +6,7 @@ import pytest
 from small_recipe import GRAPH, prepared, recipe
 
 from cclm.data.prepared import Prepared
-from cclm.training.directory import task_graph, tasks
+from cclm.training.tasks import task_graph, tasks
 
 
 @pytest.fixture(scope="module")

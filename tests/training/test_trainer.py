@@ -10,8 +10,8 @@ from cclm.data.prepare import Plan, prepare
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, TrainingError
 from cclm.formats.run import NotFinite
-from cclm.training.directory import tasks
 from cclm.training.session import train
+from cclm.training.tasks import tasks
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from small_recipe import prepared, recipe
 
 from cclm.data.vocabulary import EOS
 from cclm.experiments.benchmark import unigram_loss
-from cclm.training.directory import tasks
+from cclm.training.tasks import tasks
 
 
 @pytest.mark.parametrize("direction", ["many-to-one", "one-to-many"])

@@ -15,10 +15,11 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
 import cclm
 from cclm.data.prepared import Prepared
 from cclm.errors import ConfigError, DataError, TrainingError
+from cclm.formats.run_folder import best_of
 from cclm.model.transformer import Transformer
 from cclm.training.building import shape_of
 from cclm.training.checkpoint import load_tensors
-from cclm.training.directory import best_of, recipe_of
+from cclm.training.run_inputs import recipe_of
 from cclm.translation import huggingface
 from cclm.translation.package import export_run
 from cclm.translation.tokenizer import Table

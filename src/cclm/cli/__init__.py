@@ -1,5 +1,7 @@
 """The `cclm` command. Signals are handled before anything large is imported."""
 
+import atexit
+import gc
 import sys
 
 from cclm.signals import end_at_once
@@ -10,6 +12,7 @@ def main() -> None:
     if _is_worker():
         return
     end_at_once()
+    atexit.register(gc.freeze)  # or Python would look for garbage among all modules before it ends: half a second
     from cclm.cli.entry import main as run
 
     run()

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
+from cclm.data.prepared import Prepared
 from cclm.data.pretrained import is_run
 from cclm.experiments.benchmark import as_bitext
 from cclm.experiments.cost import (
@@ -16,8 +18,11 @@ from cclm.experiments.cost import (
     whole_training_cost,
 )
 from cclm.experiments.pipeline import Pipeline, Planned
+from cclm.experiments.study import BEFORE
+from cclm.experiments.study import plan as plan_study
+from cclm.experiments.sweep import Aggregate, grid_recipes, is_done, refuse_impossible
 from cclm.recipe.schema import Recipe
-from cclm.recipe.study import BITEXT, Study
+from cclm.recipe.study import BITEXT, Study, steps_to_come
 from cclm.training.console import duration
 from cclm.training.torchrun import world_size
 
@@ -78,9 +83,9 @@ def _facts(stage: Planned) -> dict[str, object]:
 
 def _description(stage: Planned, recipe: Recipe, training: int) -> str:
     """What a stage would do; of L*, the cost as a share of the target tokens of the whole training."""
+    kept = f"; no longer used, and kept: {stage.unused}" if stage.unused else ""
     if not stage.to_do:
-        return f"nothing to do: {stage.current} is reused" if stage.current else "nothing to do"
-    kept = f"; no longer used, and kept: {stage.current}" if stage.current else ""
+        return f"nothing to do{f': {stage.entry} is reused' if stage.entry else ''}{kept}"
     if not stage.cost.models:
         return f"would be done{kept}"
     tokens = f"{stage.cost.target_tokens:,} target tokens"
@@ -94,56 +99,74 @@ def _models(recipe: Recipe, cost: Cost) -> str:
     """What is trained for L*."""
     if recipe.benchmark.source in ("file", "none"):
         return "a table of your own" if recipe.benchmark.file else "no L*"
-    return f"{cost.models} {'multilingual model' if recipe.benchmark.source == 'multilingual' else 'bitext models'}"
+    kind = "multilingual" if recipe.benchmark.source == "multilingual" else "bitext"
+    return f"{cost.models} {kind} model{'' if cost.models == 1 else 's'}"
 
 
 def print_study_plan(study: Study) -> None:
-    """Prints how many trainings a study takes, and at what cost at most. What is done already is not subtracted."""
-    recipe = study.recipe_of()
-    arms = [arm for arm in study.arms if arm != BITEXT]
-    trials = len(arms) * len(study.seeds)
+    """Prints what a study would do, what of it is done, and the cost of the rest at most."""
+    planned, recipe = plan_study(study), study.recipe_of()
+    prepared = planned.pipeline.prepared
+    training = whole_training_cost(recipe, prepared)
+    trials = f"{len(study.arms) * len(study.seeds)} trials: {len(study.arms)} arms, {len(study.seeds)} seeds"
+    print(f"{'trials':<10} {trials}{_done(len(planned.finished))}")
     tries = len(study.tune.tries()) if study.tune else 0
-    pipeline, cost = _costs(recipe)
-    is_bitext = recipe.benchmark.source == BITEXT
-    seeds = {*(study.seeds if BITEXT in study.arms else ()), *((recipe.seed,) if is_bitext else ())}
-    total = cost["train"] * (trials + tries) + (Cost() if is_bitext else cost["benchmark"])
-    bitext = cost["benchmark"] if is_bitext else benchmark_cost(as_bitext(recipe), pipeline.prepared)
-    total += bitext * len(seeds)
-    print(
-        f"{'trials':<10} {len(study.arms) * len(study.seeds)} trials: {len(study.arms)} arms, {len(study.seeds)} seeds"
-    )
     if tries:
-        print(f"{'tuning':<10} {tries} trainings")
-    if seeds:
-        print(f"{'benchmark':<10} {bitext.models} bitext models with {len(seeds)} seeds{_share(bitext, cost['train'])}")
-    if not is_bitext:
-        print(f"{'benchmark':<10} {_models(recipe, cost['benchmark'])}{_share(cost['benchmark'], cost['train'])}")
-    _print_total(total, recipe, pipeline)
+        print(f"{'tuning':<10} {tries} trainings{_done(len(planned.tried))}")
+    total = _print_stages(planned.stages, recipe, training)
+    for arm, stages in planned.own.items():
+        stages = [replace(stage, unused=None) for stage in stages]  # what is current now may be that of other arms
+        total += _print_stages(stages, study.recipe_of(arm, recipe.seed, **steps_to_come(study, arm)), training, arm)
+    done = {arm: len([trial for trial in planned.finished if trial.arm == arm]) for arm in study.arms}
+    trainings = sum(len(study.seeds) - done[arm] for arm in study.arms if arm != BITEXT) + tries - len(planned.tried)
+    total += training * trainings + _print_bitext(study, recipe, prepared, training)
+    _print_total(total, recipe, prepared)
 
 
-def print_sweep_plan(recipe: Recipe, runs: int) -> None:
+def _print_bitext(study: Study, recipe: Recipe, prepared: Prepared | None, training: Cost) -> Cost:
+    """Prints what is trained for the arm of bitext models beside those that L* comes from; returns the cost."""
+    is_for_losses = recipe.benchmark.source == BITEXT
+    seeds = (
+        [seed for seed in study.seeds if not (is_for_losses and seed == recipe.seed)] if BITEXT in study.arms else []
+    )
+    mine = [as_bitext(recipe.model_copy(update={"seed": seed})) for seed in seeds]
+    left = [cost for cost in (benchmark_cost(each, prepared) for each in mine) if cost.steps]
+    total = sum(left, Cost())
+    if left:
+        share = percent(total.target_tokens / training.target_tokens)
+        models = f"{left[0].models} bitext models per seed, {len(left)} seeds"
+        print(f"{BITEXT:<10} would train: {models}, {share} of the training")
+    return total
+
+
+def print_sweep_plan(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Aggregate]) -> None:
     """Prints how many runs a sweep has, and at what cost at most: runs that decide alike are trained once."""
-    pipeline, cost = _costs(recipe)
-    total = cost["benchmark"] + cost["train"] * runs
-    print(f"{'sweep':<10} {runs} runs at most, those that decide alike are trained once")
-    print(f"{'benchmark':<10} {_models(recipe, cost['benchmark'])}{_share(cost['benchmark'], cost['train'])}")
-    _print_total(total, recipe, pipeline)
+    refuse_impossible(recipe)
+    pipeline, leaves = Pipeline(recipe), grid_recipes(recipe, thresholds, aggregates)
+    for leaf in leaves:
+        Pipeline(leaf).refuse_other_settings()
+    stages = pipeline.plan(BEFORE)
+    done = len([leaf for leaf in leaves if pipeline.prepared and is_done(leaf, pipeline)])
+    training = whole_training_cost(recipe, pipeline.prepared)
+    print(f"{'sweep':<10} {len(leaves)} runs at most, those that decide alike are trained once{_done(done)}")
+    total = _print_stages(stages, recipe, training)
+    _print_total(total + training * (len(leaves) - done), recipe, pipeline.prepared)
 
 
-def _share(losses: Cost, training: Cost) -> str:
-    """The cost of L* relative to one training; empty where there is none."""
-    if not losses.target_tokens or not training.target_tokens:
-        return ""
-    return f", {percent(losses.target_tokens / training.target_tokens)} of one training"
+def _done(count: int) -> str:
+    return f"; {count} {'is' if count == 1 else 'are'} done" if count else ""
 
 
-def _costs(recipe: Recipe) -> tuple[Pipeline, dict[str, Cost]]:
-    """What is left of the trainings for L*, and what one training takes from the start."""
-    pipeline = Pipeline(recipe.model_copy(update={"name": "a-run-that-is-not-there"}))
-    return pipeline, {stage.name: stage.cost for stage in pipeline.plan()}
+def _print_stages(stages: Sequence[Planned], recipe: Recipe, training: Cost, arm: str = "") -> Cost:
+    """Prints what is done before several trainings, or for those of one arm; returns the cost."""
+    for stage in stages:
+        is_given = stage.name == "benchmark" and recipe.benchmark.source in ("file", "none")
+        text = _models(recipe, stage.cost) if is_given else _description(stage, recipe, training.target_tokens)
+        print(f"{stage.name:<10} {f'{arm}: ' if arm else ''}{text}")
+    return sum((stage.cost for stage in stages), Cost())
 
 
-def _print_total(total: Cost, recipe: Recipe, pipeline: Pipeline) -> None:
+def _print_total(total: Cost, recipe: Recipe, prepared: Prepared | None) -> None:
     print(f"{'in all':<10} at most {total.steps:,} steps, {total.target_tokens:,} target tokens")
-    time = duration(seconds(total, recipe, pipeline.prepared))
+    time = duration(seconds(total, recipe, prepared))
     print(f"{'time':<10} about {time} at most on the cores of this machine")

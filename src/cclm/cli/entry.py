@@ -5,7 +5,7 @@ import io
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -18,19 +18,20 @@ from cclm.cli import (  # noqa: F401 (they add themselves to the group)
     standalone_commands,
 )
 from cclm.cli.group import cli
-from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
+from cclm.errors import ConfigError, DataError, Interrupted, TrainingError, explain_os_error
 from cclm.signals import Ended, Received, end_at_once, end_now, ignore_from_now_on, raise_at_once
 
 EXTRAS = {
     "train": {"torch", "sentencepiece", "safetensors", "sacrebleu", "ctranslate2", "jinja2"},
-    "board": {"starlette", "uvicorn"},
+    "board": {"starlette", "uvicorn", "jinja2", "markupsafe", "sentencepiece"},
+    "serve": {"starlette", "uvicorn", "jinja2", "markupsafe", "sentencepiece", "ctranslate2"},
     "slurm": {"submitit"},
 }
-"""What each extra brings."""
+"""What each extra brings. That of the command's own name is the one to install, then the first that has a package."""
 
 
 def main() -> None:
-    """The `cclm` command: errors that a user can mend are told in a line or two, without a traceback."""
+    """The `cclm` command: errors that a user can fix are printed in a line or two, without a traceback."""
     received = raise_at_once()
     try:
         _main(received)
@@ -40,13 +41,13 @@ def main() -> None:
 
 def _main(received: Received) -> None:
     _open_closed_streams()
-    _name_stdout()
+    _replace_streams()
     warnings.formatwarning = lambda message, *_, **__: f"cclm: warning: {message}\n"  # without our source line
     try:
         _refuse_deleted_folder()
         cli.main(prog_name="cclm", standalone_mode=False)
         if sys.stdout:  # None where it was closed
-            sys.stdout.flush()  # here and not at exit, where an error could not be told
+            sys.stdout.flush()  # here and not at exit, where an error could not be reported
     except Interrupted as error:
         _end("interrupted; the same command goes on from here", 128 + error.number)
     except (Exception, KeyboardInterrupt) as error:
@@ -55,10 +56,10 @@ def _main(received: Received) -> None:
         if isinstance(error, click.ClickException):
             error.show()
             sys.exit(2)
-        told = _told(error)
-        if told is None:
+        known = _message_and_code(error)
+        if known is None:
             raise
-        _end(*told)
+        _end(*known)
     finally:
         ignore_from_now_on() if received.number else end_at_once()
 
@@ -83,7 +84,7 @@ def _refuse_deleted_folder() -> None:
         raise ConfigError("the current folder was deleted; change to another one") from None
 
 
-def _told(error: BaseException) -> tuple[str, int] | None:
+def _message_and_code(error: BaseException) -> tuple[str, int] | None:
     """The message and the exit code of an error that a user can fix; None for a bug in cclm."""
     match error:
         case ConfigError():
@@ -91,7 +92,7 @@ def _told(error: BaseException) -> tuple[str, int] | None:
         case DataError() | TrainingError():
             return str(error), 1
         case OSError():
-            return (f"{error.filename}: {error.strerror or error}" if error.filename else str(error)), 1
+            return explain_os_error(error), 1
         case ModuleNotFoundError() if extra := _extra_of(error.name):
             return f"this command needs {(error.name or '').partition('.')[0]}: pip install 'ccl-m[{extra}]'", 1
         case KeyboardInterrupt() | click.Abort():
@@ -100,9 +101,11 @@ def _told(error: BaseException) -> tuple[str, int] | None:
 
 
 def _extra_of(module: str | None) -> str | None:
-    """The extra that brings a module, if it is one of ours."""
+    """The extra that brings a module for this command, if it is one of ours."""
     package = (module or "").partition(".")[0]
-    return next((extra for extra, packages in EXTRAS.items() if package in packages), None)
+    having = [extra for extra, packages in EXTRAS.items() if package in packages]
+    own = [extra for extra in having if extra in sys.argv[1:2]]
+    return next(iter(own + having), None)
 
 
 def _end(message: str, code: int) -> None:
@@ -127,14 +130,32 @@ class _Stdout(io.FileIO):
             raise
 
 
-def _name_stdout() -> None:
-    """Replaces sys.stdout by the same stream with `_Stdout` below it, unless something else has replaced it."""
-    old = sys.__stdout__
-    if old is None or sys.stdout is not old:
-        return
-    raw = _Stdout(old.fileno(), "w", closefd=False)
-    sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(raw), old.encoding, old.errors, line_buffering=raw.isatty(), write_through=False
+class _Stderr(io.FileIO):
+    """Standard error that discards what it cannot write: a full disk or a gone reader must not end a training, nor
+    change the exit code of an error whose message is lost."""
+
+    def write(self, data: Any) -> int:  # bytes, or what can be read as such
+        """Writes, or discards."""
+        try:
+            written = super().write(data)
+        except OSError:
+            return len(data)
+        return len(data) if written is None else written  # None: it would block
+
+
+def _replace_streams() -> None:
+    """Replaces sys.stdout and sys.stderr by the same streams with the classes above below them, unless something else
+    has replaced them."""
+    if (old := sys.__stdout__) and sys.stdout is old:
+        sys.stdout = _text_stream(_Stdout(old.fileno(), "w", closefd=False), old)
+    if (old := sys.__stderr__) and sys.stderr is old:
+        sys.stderr = _text_stream(_Stderr(old.fileno(), "w", closefd=False), old, line_buffering=True)
+
+
+def _text_stream(raw: io.FileIO, old: TextIO, *, line_buffering: bool = False) -> io.TextIOWrapper:
+    """A stream of text with the encoding of an old one."""
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), old.encoding, old.errors, line_buffering=line_buffering or raw.isatty()
     )
 
 

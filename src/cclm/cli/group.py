@@ -21,7 +21,7 @@ RECIPE = click.argument("recipe")
 OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 RUN = click.argument("run", type=click.Path(file_okay=False, path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON, for programs.")
-WORKERS = click.option("--workers", type=click.IntRange(1), help="Processes to use (default: one per core).")
+WORKERS = click.option("--workers", type=click.IntRange(1, 1024), help="Processes to use (default: one per core).")
 AT_ONCE = click.option(
     "--at-once",
     "--at-most",

@@ -1,6 +1,7 @@
 """`cclm runs DIR`: one line per run below a folder."""
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -42,7 +43,7 @@ def _in_slurm(folder: Path) -> dict[Path, JobState]:
 
 def _name(run: Path, folder: Path) -> str:
     if run == folder:
-        return run.resolve().name
+        return Path(os.path.abspath(run)).name  # `bitext` is a link to an entry of the cache, whose name is a hash
     return str(run.relative_to(folder) if run.is_relative_to(folder) else run.relative_to(folder.resolve()))
 
 

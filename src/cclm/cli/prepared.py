@@ -20,10 +20,9 @@ def prepare(recipe: Recipe, *, as_json: bool, dry_run: bool = False, workers: in
     """Prepares the text, unless it has been done, and prints the counts."""
     pipeline = Pipeline(recipe, workers=workers)
     if dry_run:
-        (stage,) = pipeline.stages(("prepare",))
-        now = pipeline.work.current("prepared")
-        kept = f"; no longer used, and kept: {now}" if now else ""
-        print(f"{recipe.prepared}: {'nothing to do' if stage.is_done() else f'would be prepared{kept}'}")
+        (stage,) = pipeline.plan(("prepare",))
+        kept = f"; no longer used, and kept: {stage.unused}" if stage.unused else ""
+        print(f"{recipe.prepared}: {'would be prepared' if stage.to_do else 'nothing to do'}{kept}")
         return
     start = time.monotonic()
     there = not pipeline.walk(("prepare",))
@@ -74,7 +73,10 @@ def _reasons(prepared: Prepared) -> list[RenderableType]:
 def graph(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> None:
     """Writes graph.json and graph.svg into the recipe's work folder, and prints the similarities."""
     pipeline = Pipeline(recipe, workers=workers)
-    if not recipe.graph.file:
+    pipeline.refuse_occupied(("graph",))
+    if recipe.graph.file:
+        pipeline.adopt_data()
+    else:
         pipeline.walk(("prepare",))
     found = language_graph(recipe, pipeline.prepared)
     folder = write_graph(pipeline.work, found)

@@ -251,7 +251,7 @@ def sweep(
     if dry_run:
         from cclm.cli.dry_run import print_sweep_plan
 
-        print_sweep_plan(load_recipe(recipe, overrides), len(grid[0]) * len(grid[1]))
+        print_sweep_plan(load_recipe(recipe, overrides), *grid)
         return
     settings = load_recipe(recipe, overrides)
     page = train_all(settings, *grid, executor=executor_of(settings, _execution(**where)), rival=rival)

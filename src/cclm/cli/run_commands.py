@@ -1,12 +1,15 @@
-"""Commands that take run directories: translate, extend, export, score, compare, report, runs."""
+"""Commands that take run directories: translate, extend, export, score, compare, report, runs; and clean."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cclm.cli.group import DRY_JSON, DRY_RUN, JSON, OVERRIDES, RUN, SPLIT, TEXT, cli
+
+if TYPE_CHECKING:
+    from cclm.recipe.schema import Recipe
 
 
 @cli.command(short_help="Translate text, or test sets, with a trained RUN.")
@@ -68,17 +71,17 @@ def extend(run: Path, new: Path, full: Path | None, overrides: Sequence[str], dr
       data: {low_resource: [slk]}
       training: {max_steps: 500}
 
-    All text must be found under data.path, that of the old languages too: they are trained on again, lest they be
-    forgotten. The vocabulary grows by the subwords of the new languages. Unless NEW.yaml says otherwise, training takes
-    half the steps of RUN, at its learning rate, annealed to zero. Interrupted anywhere, the same command continues.
+    All text must be found under data.path, that of the old languages too: they are trained on again, so that they are
+    not forgotten. The vocabulary grows by the subwords of the new languages. Unless NEW.yaml says otherwise, training
+    takes half the steps of RUN, at its learning rate, annealed to zero. Interrupted anywhere, the same command
+    continues.
 
     The report shows what the old languages lost and what the new ones gained; with --against, beside a run that was
     trained on all languages from the start.
     """
     if as_json and not dry_run:
         raise click.UsageError("--json goes with --dry-run")
-    from cclm.experiments.extend import changes_of, check_against, cost_of, extended_recipe, record_before
-    from cclm.experiments.pipeline import STAGES, Pipeline
+    from cclm.experiments.extend import check_against, extended_recipe
     from cclm.recipe.loading import read_yaml
 
     recipe = extended_recipe(run, read_yaml(new), overrides, str(new))
@@ -86,10 +89,18 @@ def extend(run: Path, new: Path, full: Path | None, overrides: Sequence[str], dr
         check_against(full, recipe)
     if dry_run:
         from cclm.cli.dry_run import print_plan
+        from cclm.experiments.pipeline import STAGES
 
         print_plan(recipe, STAGES, as_json=as_json)
-        return
+    else:
+        _extend(run, recipe, full)
+
+
+def _extend(run: Path, recipe: "Recipe", full: Path | None) -> None:
+    """Trains and scores the new run, and prints what has changed for every language."""
     from cclm.cli.tables import print_changes
+    from cclm.experiments.extend import changes_of, cost_of, record_before
+    from cclm.experiments.pipeline import STAGES, Pipeline
     from cclm.training.lock import announce
 
     pipeline = Pipeline(recipe)
@@ -135,7 +146,7 @@ def export(run: Path, to: Any, out: Path | None, quantization: Any) -> None:
 )
 @click.option(
     "--scorer-timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0, 10_000_000, min_open=True),
     metavar="SECONDS",
     help="Ends a scorer that takes longer.",
 )
@@ -168,7 +179,11 @@ def score(run: Path, split: str, scorers: Sequence[str], scorer_timeout: float |
 @SPLIT
 @click.option("--metric", type=click.Choice(["bleu", "chrf"]), default="bleu", show_default=True)
 @click.option(
-    "--samples", type=click.IntRange(100), default=2000, show_default=True, help="Resamples of the bootstrap."
+    "--samples",
+    type=click.IntRange(100, 1_000_000),
+    default=2000,
+    show_default=True,
+    help="Resamples of the bootstrap.",
 )
 @JSON
 def compare(runs: Sequence[Path], split: str, metric: Any, samples: int, as_json: bool) -> None:

@@ -26,7 +26,7 @@ SIGNALS = ("train_loss", "gradient_cosine", "summed_gradient_cosine", "uncertain
 class Curriculum:
     """Which languages take part, and how often each is drawn, from what is measured while training.
 
-    `sizes` are training pairs, `benchmark` the losses L* of bitext models in bits per token (needed by gates and
+    `sizes` are training pairs, `benchmark` the reference losses L* in bits per token (needed by gates and
     samplers that use competence). `smoothing` is the share of the past in each dev loss (0: none, as in the paper).
 
         curriculum = Curriculum(CompetenceGate(graph), InverseCompetence(), sizes=sizes, benchmark=benchmark)

@@ -138,6 +138,7 @@ class LanguageGraph:
         if content.get("version") != VERSION:
             raise ValueError(f"language graph: version {content.get('version')!r}; this program reads {VERSION}")
         check_complete(content, ("high_resource", "low_resource", "similarity"), "language graph")
+        _check_types(content)
         return cls(content["high_resource"], content["low_resource"], content["similarity"], content.get("k"))
 
     def to_json(self) -> str:
@@ -185,6 +186,17 @@ def _pieces(tokenize: Any, sentences: Iterable[str], lang: str) -> Iterator[str]
         raise ValueError(f"texts: {lang} is one string; give a list of sentences")
     for sentence in sentences:
         yield from tokenize(sentence)
+
+
+def _check_types(content: Mapping[str, Any]) -> None:
+    """Refuses what JSON can hold but a graph cannot."""
+    for side in ("high_resource", "low_resource"):
+        names = content[side]
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"language graph: {side} must be a list of languages; got {names!r:.60}")
+    table = content["similarity"]
+    if not isinstance(table, Mapping) or not all(isinstance(row, Mapping) for row in table.values()):
+        raise ValueError(f"language graph: similarity must be a table {{LRL: {{HRL: number}}}}; got {table!r:.60}")
 
 
 def _sides(high_resource: Iterable[str], low_resource: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -8,18 +8,18 @@ from itertools import islice
 from typing import Literal
 
 from cclm.data.cleaning import clean
-from cclm.data.examine import (
+from cclm.data.filtering import (
     COPY,
     DUPLICATE,
     EMPTY,
     LEAKED,
     Findings,
-    Identifier,
     Rules,
     empty_set,
     evaluation_digests,
     scan_language,
 )
+from cclm.data.language_identification import Identifier
 from cclm.data.scripts import is_without_spaces
 from cclm.data.texts import Texts
 from cclm.data.workers import Workers

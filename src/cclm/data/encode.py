@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from cclm.data.examine import DUPLICATE, Rules, examine
+from cclm.data.filtering import DUPLICATE, Rules, filter_pairs
 from cclm.data.model_tokenizer import ModelTokenizer
 from cclm.data.readers.source import Pair
 from cclm.data.vocabulary import Segmenter, SubwordModel, segmenter_of
@@ -20,7 +20,7 @@ PieceIds = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
-class Task:
+class EncodingTask:
     """A chunk of pairs and everything that a worker process needs to encode it."""
 
     pairs: list[Pair]
@@ -49,9 +49,9 @@ def _segmenter(model: SubwordModel) -> Segmenter | ModelTokenizer:
     return segmenter_of(model)
 
 
-def encode(task: Task) -> Encoded:
+def encode(task: EncodingTask) -> Encoded:
     """Filters, cleans and segments the pairs of a chunk. Runs in a worker process."""
-    kept, findings = examine(task.pairs, task.language, task.split, task.rules)
+    kept, findings = filter_pairs(task.pairs, task.language, task.split, task.rules)
     others = _segmenter(task.other_model).encode([other for _, _, other in kept])
     pivots = _segmenter(task.pivot_model).encode([pivot for _, pivot, _ in kept])
     lengths = np.array([list(map(len, others)), list(map(len, pivots))], dtype=np.int64)

@@ -1,6 +1,8 @@
 """`cclm prepare`: checks the text, learns subwords, encodes, and writes prepared data.
 
-Text is processed as a stream: memory use does not grow with the corpus.
+Text is processed as a stream, in chunks that worker processes filter and encode; `workers.py` limits how many are in
+memory. What grows with the corpus is eight bytes per pair of the language that is read, to find duplicates, and then
+nine bytes per pair that occurs more than once.
 """
 
 import os
@@ -14,8 +16,8 @@ import numpy as np
 import sentencepiece
 
 from cclm.atomic import atomic_folder, refuse_foreign, restore
-from cclm.data.encode import Encoded, RawFile, Repeats, Task, encode
-from cclm.data.examine import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
+from cclm.data.encode import Encoded, EncodingTask, RawFile, Repeats, encode
+from cclm.data.filtering import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
 from cclm.data.prepared import Prepared
 from cclm.data.subwords import Subwords, piece_counts, subwords_of
 from cclm.data.texts import Texts
@@ -188,7 +190,7 @@ class _Builder:
             for split in scanned.findings:
                 count = drops[lang][split] = Counter()
                 tasks = (
-                    Task(chunk, lang, split, rules, models[lang], pivot_model)
+                    EncodingTask(chunk, lang, split, rules, models[lang], pivot_model)
                     for chunk in chunked(self.texts.read(lang, split, count), CHUNK)
                 )
                 file = raw[lang][split] = RawFile(self.staging / lang / split, other_pieces, pivot_pieces)

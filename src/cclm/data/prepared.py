@@ -149,9 +149,9 @@ class Prepared:
         return int(str(self.manifest.settings.vocabulary["pieces"]))
 
     def model_file(self, language: str) -> str:
-        """What splits text in this language: a file in `models`, or the folder of a pretrained model's tokenizer.
+        """The name in `models` of the model that splits a language: a file, or the folder of a pretrained tokenizer.
 
-        Where all languages share a model, those that were added later have one of their own.
+        If all languages share a model, languages that were added to a run later still have one each.
         """
         if self.other.layout:
             return "tokenizer"

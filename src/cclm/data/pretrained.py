@@ -1,4 +1,4 @@
-"""The folder of a pretrained model: found on disk or on the hub, and refused before any work where it is of no use."""
+"""The folder of a pretrained model, on disk or from the hub. One that cannot be trained is refused before any work."""
 
 import re
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Subword regularisation: some pieces of a training batch are split into the two most probable smaller pieces.
 
 A model that sees a word in several segmentations overfits less, which helps languages with little text. The splits are
-a function of (seed, micro-batch); no text is needed, and no segmenter is asked again.
+a function of (seed, micro-batch) and are made on ids: the text is not segmented again.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from cclm.data.vocabulary import EOS, PAD, Segmenter, Vocabulary
 from cclm.rng import key, uniform_many
 
 NONE = -1
-"""In the place of a half, for a symbol that cannot be split."""
+"""Stands for each half of a symbol that cannot be split."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Splitter:
     source: float
     target: float
     halves: Mapping[str, tuple[Halves, Halves]]
-    """Of the source and of the target, by task."""
+    """The halves of source and target symbols, by task."""
 
     def __call__(self, batch: Batch, task: str, number: int) -> Batch:
-        """The batch of a task as micro-batch `number` of the run."""
+        """The batch with some pieces split; `number`, its number as a micro-batch of the run, decides which."""
         source, target = self.halves[task]
         if self.source:
             batch = replace(batch, source=source.split(batch.source, self._choose("source", number, batch.source)))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from cclm.data.examine import Rules
+from cclm.data.filtering import Rules
 from cclm.data.model_tokenizer import Code, ModelTokenizer, TokenizerSide, codes_of, most_similar
 from cclm.data.prepared import Prepared
 from cclm.data.pretrained import PretrainedFolder, find_pretrained, is_run
@@ -23,8 +23,9 @@ from cclm.data.vocabulary import Segmenter, SubwordModel, Vocabulary, learn_mode
 from cclm.data.work_folder import WorkFolder
 from cclm.data.workers import Workers
 from cclm.errors import ConfigError, DataError
-from cclm.formats.checkpoint import BEST, MANIFEST, MODEL, Manifest, read_pointer
+from cclm.formats.checkpoint import MODEL
 from cclm.formats.run import MADE_FROM, MadeFrom
+from cclm.formats.run_folder import best_of, weights_of, work_of
 from cclm.progress_bar import Progress
 from cclm.recipe.model import ModelSection
 from cclm.recipe.schema import DataSection, VocabularySection
@@ -41,7 +42,7 @@ class Subwords(Protocol):
     """The subwords of a recipe."""
 
     def settings(self) -> dict[str, JsonValue]:
-        """What decides them, for the settings of prepared data."""
+        """The settings that decide them, as a part of the settings of prepared data."""
 
     def inputs(self) -> list[str]:
         """Checksums of the files that they come from."""
@@ -49,7 +50,7 @@ class Subwords(Protocol):
     def models(
         self, folder: Path, rules: Rules, sizes: dict[str, int], workers: Workers, progress: Progress
     ) -> dict[str, SubwordModel]:
-        """Writes what splits text into the folder; returns it by language."""
+        """Writes the models that split text into the folder; returns the model of each language."""
 
     def vocabularies(self, others: PieceCounts, pivots: PieceCounts) -> dict[str, Vocabulary]:
         """The vocabularies, given the counts of the pieces in the training text of each language."""
@@ -77,7 +78,7 @@ class Learnt:
         return self.vocabulary.model_dump(mode="json")
 
     def inputs(self) -> list[str]:
-        """They come from the text alone."""
+        """Empty, because these subwords come from the text alone."""
         return []
 
     def models(
@@ -97,7 +98,7 @@ class Learnt:
         }
 
     def table(self, vocabulary: Vocabulary, model: SubwordModel) -> NDArray[np.uint32]:
-        """By piece."""
+        """Maps ids by their pieces."""
         assert isinstance(model, Path)
         return vocabulary.table(Segmenter(model))
 
@@ -111,7 +112,7 @@ class OfModel:
 
     @cached_property
     def folder(self) -> PretrainedFolder:
-        """The model."""
+        """The folder of the pretrained model."""
         return find_pretrained(str(self.model.pretrained))
 
     @cached_property
@@ -145,7 +146,7 @@ class OfModel:
             )
 
     def settings(self) -> dict[str, JsonValue]:
-        """Every side has the same vocabulary. Marian's subwords depend on the direction."""
+        """The size of the vocabulary and the codes; for Marian, whose subwords differ by side, also the direction."""
         codes: dict[str, JsonValue] = {lang: code.symbol for lang, code in self.codes.items()}
         found: dict[str, JsonValue] = {"joint": True, "pieces": self.folder.symbols, "codes": codes}
         return found | ({"direction": self.data.direction} if self.tokenizer.kind == "marian" else {})
@@ -207,7 +208,7 @@ class OfModel:
                 )
 
     def table(self, vocabulary: Vocabulary, model: SubwordModel) -> NDArray[np.uint32]:
-        """The tokenizer's ids are the vocabulary's."""
+        """The identity, because the ids of the tokenizer are those of the vocabulary."""
         return np.arange(len(self.tokenizer.symbols), dtype=np.uint32)
 
 
@@ -223,8 +224,7 @@ class OfRun:
     def before(self) -> Prepared:
         """The data that the run was trained on."""
         made = MadeFrom.find(self.run / MADE_FROM)
-        work = self.run.resolve().parents[1]
-        return WorkFolder(work).data_of_run(self.run, made.data if made else None)
+        return WorkFolder(work_of(self.run)).data_of_run(self.run, made.data if made else None)
 
     @property
     def new(self) -> list[str]:
@@ -247,11 +247,7 @@ class OfRun:
         pivot = self.before.manifest.settings.data.get("pivot")
         if pivot != self.data.pivot:
             raise ConfigError(f"model.pretrained {self.run}: its pivot is {pivot}, that of data {self.data.pivot}")
-        name = read_pointer(self.run / "checkpoints", BEST)
-        if name is None:
-            raise ConfigError(f"model.pretrained {self.run}: no best checkpoint; train the run first")
-        weights = Manifest.read(self.run / "checkpoints" / name / MANIFEST).files[MODEL].sha256
-        return [self.before.fingerprint, weights]
+        return [self.before.fingerprint, weights_of(best_of(self.run), MODEL)]
 
     def models(
         self, folder: Path, rules: Rules, sizes: dict[str, int], workers: Workers, progress: Progress
@@ -268,7 +264,7 @@ class OfRun:
         return {**{lang: learnt[lang] for lang in new}, **known}
 
     def vocabularies(self, others: PieceCounts, pivots: PieceCounts) -> dict[str, Vocabulary]:
-        """Those of the run, grown by what the new languages need."""
+        """The vocabularies of the run, with the tags and pieces of new languages at the end."""
         languages = (*self.before.other.tags, *self.new)
         new = [others[lang] for lang in self.new]
         if self.before.joint:
@@ -276,7 +272,7 @@ class OfRun:
         return {"other": self.before.other.grown(new, languages), "pivot": self.before.pivot.grown([], languages)}
 
     def table(self, vocabulary: Vocabulary, model: SubwordModel) -> NDArray[np.uint32]:
-        """By piece."""
+        """Maps ids by their pieces."""
         assert isinstance(model, Path)
         return vocabulary.table(Segmenter(model))
 

@@ -12,7 +12,7 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
-from cclm.data.examine import CHUNK, Rules, examine
+from cclm.data.filtering import CHUNK, Rules, filter_pairs
 from cclm.data.model_tokenizer import ModelTokenizer, TokenizerSide
 from cclm.data.texts import Texts, digest
 from cclm.data.workers import Workers, chunked
@@ -70,7 +70,7 @@ SubwordModel = Path | TokenizerSide
 
 
 def segmenter_of(model: SubwordModel) -> Segmenter | ModelTokenizer:
-    """Loads what splits text."""
+    """Loads a subword model."""
     return Segmenter(model) if isinstance(model, Path) else model.load()
 
 
@@ -254,7 +254,7 @@ class _Sample:
             pairs = texts.read(side.language, "train", Counter())
             chosen = (pair for pair in pairs if share >= 1 or uniform(sample_key, pair[0]) < share)
             for chunk in chunked(chosen, CHUNK):
-                kept, _ = examine(chunk, side.language, "train", task.rules)
+                kept, _ = filter_pairs(chunk, side.language, "train", task.rules)
                 yield from (pivot if side.is_pivot else other for _, pivot, other in kept)
 
 

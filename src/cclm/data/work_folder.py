@@ -10,14 +10,19 @@
 A key is a checksum of everything that decides the content. Old entries stay until `cclm clean`.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import secrets
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cclm.atomic import suppress_missing_locks
 from cclm.data.prepared import Prepared
 from cclm.errors import DataError
 from cclm.formats.prepared import Manifest
@@ -29,6 +34,10 @@ POINTERS = {
     "benchmark": (("benchmark.json", "benchmark.json"), ("runs/bitext", ".")),
 }
 """For each kind of entry: the names of its links in the work folder, and their targets inside the entry."""
+LINK = re.compile(r"(.*/)?cache/(prepared|graph|benchmark)/[0-9a-f]{16}(/.*)?")
+"""The text of a link that cclm has made, wherever the work folder was when it made it."""
+UNFINISHED = 3600.0
+"""Seconds after which a link that was not renamed is taken for a leftover. Links cannot be locked."""
 NEEDED = {"runs/bitext": "recipe.json"}
 """Files that an entry must have for a link: the entry of a multilingual training has no bitext models."""
 
@@ -43,6 +52,25 @@ def _without_null(value: object) -> object:
     if isinstance(value, dict):
         return {name: _without_null(part) for name, part in value.items() if part is not None}
     return [_without_null(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _is_occupied(path: Path) -> bool:
+    """Whether there is something other than a link of ours."""
+    try:
+        return LINK.fullmatch(os.readlink(path)) is None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # not a link
+        return True
+
+
+def _remove_unfinished(link: Path) -> None:
+    """Removes links beside this one that a killed process had not yet renamed to it."""
+    name = re.compile(rf"\.{re.escape(link.name)}\.cclm-[0-9a-f]{{16}}\.tmp")
+    for path in (link.parent / entry for entry in os.listdir(link.parent) if name.fullmatch(entry)):
+        with suppress(OSError):  # another process removes it, too
+            if LINK.fullmatch(os.readlink(path)) and time.time() - path.lstat().st_mtime > UNFINISHED:
+                path.unlink()
 
 
 @dataclass(frozen=True)
@@ -73,28 +101,74 @@ class WorkFolder:
         for pointer, inside in POINTERS[kind]:
             if (self.entry(kind, key) / NEEDED.get(pointer, inside)).exists():
                 self.link(pointer, self.entry(kind, key) / inside)
-            elif (self.path / pointer).is_symlink():
-                (self.path / pointer).unlink(missing_ok=True)  # another process may have done so
+            else:
+                self._unlink(pointer)
 
     def link(self, pointer: str, target: Path) -> None:
-        """Lets a name in the work folder point at something in its cache, in one step."""
+        """Makes a path in the work folder a link into its cache, atomically."""
         link = self.path / pointer
-        inside = os.path.relpath(target, link.parent)
+        # WORK/runs may itself be a link: what is relative in a link is relative to where it really is.
+        real = os.path.join(os.path.realpath(self.path), os.path.relpath(target, self.path))
+        inside = os.path.relpath(real, os.path.realpath(link.parent))
         if link.is_symlink() and os.readlink(link) == inside:
             return
-        if os.path.lexists(link) and not link.is_symlink():
-            raise DataError(
-                f"{link}: not a link, but cclm needs this path for a link into {self.path / 'cache'}; move it"
-            )
+        self.refuse_occupied([pointer])
         link.parent.mkdir(parents=True, exist_ok=True)
         partial = link.with_name(f".{link.name}.cclm-{secrets.token_hex(8)}.tmp")
         partial.symlink_to(inside)
         partial.replace(link)
+        _remove_unfinished(link)
 
     def remove_pointer(self, kind: str) -> None:
-        """Leaves a kind without a current entry."""
+        """Removes the links of a kind, which then has no current entry."""
         for pointer, _ in POINTERS[kind]:
-            (self.path / pointer).unlink(missing_ok=True)
+            self._unlink(pointer)
+
+    def _unlink(self, pointer: str) -> None:
+        if not _is_occupied(self.path / pointer):
+            (self.path / pointer).unlink(missing_ok=True)  # another process may have done so
+
+    def refuse_occupied(self, pointers: Iterable[str]) -> None:
+        """Raises DataError if one of these names is taken by something other than a link of ours."""
+        for pointer in pointers:
+            if _is_occupied(self.path / pointer):
+                raise DataError(
+                    f"{self.path / pointer}: exists and was not made by cclm; nothing was changed: move it, or change"
+                    f" work; cclm needs this path for a link into {self.path / 'cache'}"
+                )
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Lets `cclm clean` remove nothing for the time of a `with` block. Waits while it removes something."""
+        with self._lock(fcntl.LOCK_SH):
+            yield
+
+    @contextmanager
+    def to_be_cleaned(self) -> Iterator[None]:
+        """Raises DataError if any process is inside of `in_use`; none enters it for the time of a `with` block."""
+        try:
+            with self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                yield
+        except BlockingIOError:
+            raise DataError(
+                f"{self.path / 'cache'}: another command is using it; nothing was removed: wait until it has ended"
+            ) from None
+
+    @contextmanager
+    def _lock(self, operation: int) -> Iterator[None]:
+        """Holds the lock on the whole cache, if the file system has locks and the folder can be written to."""
+        try:
+            (self.path / "cache").mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / "cache" / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError:
+            yield
+            return
+        try:
+            with suppress_missing_locks():
+                fcntl.flock(descriptor, operation)
+            yield
+        finally:
+            os.close(descriptor)
 
     def lock_file(self, kind: str, key: str) -> Path:
         """The file that a process locks while it makes an entry."""

@@ -1,4 +1,4 @@
-"""Work spread over processes: results come in order, and only a few tasks are in flight at a time."""
+"""A pool of worker processes that returns results in order, with only a few tasks in flight at a time."""
 
 import multiprocessing
 import os
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from cclm.errors import DataError
-from cclm.signals import held_back
+from cclm.signals import signals_blocked
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -23,7 +23,7 @@ AHEAD = 3
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -36,11 +36,11 @@ class Workers:
         context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
         self._pool: ProcessPoolExecutor | None = None
         if self._count > 1:
-            with held_back():
+            with signals_blocked():
                 self._pool = ProcessPoolExecutor(self._count, mp_context=context, initializer=_end_with_parent)
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """The function of every task, in the order of the tasks; tasks are taken only as results are."""
+        """The result for every task, in the order of the tasks. Tasks are read as results are, not all at once."""
         tasks = iter(tasks)
         first = list(islice(tasks, 2))
         if self._pool is None or len(first) < 2:  # a single task is done sooner than a process is started
@@ -60,7 +60,7 @@ class Workers:
         waiting: deque[Future[Result]] = deque()
         for task in tasks:
             try:
-                with held_back():  # a submit may start a worker, which would be lost if a signal interrupted it
+                with signals_blocked():  # a submit may start a worker, which would be lost if a signal interrupted it
                     waiting.append(pool.submit(function, task))
             except (EOFError, ConnectionError) as error:  # the fork server was killed
                 raise BrokenProcessPool from error
@@ -88,8 +88,8 @@ class Workers:
 
 
 def _end_with_parent() -> None:
-    """Ends when the parent process ends, even if that was killed. Signals were blocked when this process was started,
-    and stay so: the parent obeys them."""
+    """Ends this process when its parent ends, even if that was killed. Signals stay blocked here, as they were at the
+    start: the parent handles them."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

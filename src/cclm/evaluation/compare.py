@@ -1,5 +1,6 @@
 """Compares runs with the first one, or methods over seeds with the first method: differences, intervals, sentences."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -143,7 +144,7 @@ def _compare_runs(
     evaluations: Sequence[Evaluation], groups: Groups, metric: MetricName, samples: int
 ) -> tuple[System, list[Compared]]:
     """Compares runs on the same sentences. Runs with the same folder name are named by their paths."""
-    names = [evaluation.run.resolve().name for evaluation in evaluations]
+    names = [_folder_name(evaluation) for evaluation in evaluations]
     systems = [
         System(name=name if names.count(name) == 1 else str(evaluation.run), runs=[_facts(evaluation)], is_method=False)
         for name, evaluation in zip(names, evaluations, strict=True)
@@ -196,7 +197,7 @@ def _adjusted(
     adjusted = holm([1.0 if mean.p is None else mean.p for mean in means])
     compared = []
     for system, (languages, of_groups), mean, p, shared in zip(systems[1:], rows, means, adjusted, seeds, strict=True):
-        numbers = (mean.difference, mean.low, mean.high, p, len(rows) > 1)
+        numbers = (mean.difference, mean.low, mean.high, p, len(rows) > 1, max(mean.system, mean.baseline))
         text = sentence(Comparison(system.name, systems[0].name, TITLES[metric], len(shared) or 1, *numbers))
         compared.append(
             Compared(system=system, languages=languages, means=of_groups, holm=p, sentence=text, seeds=shared)
@@ -278,9 +279,14 @@ def _seeds(method: Method) -> str:
     return f"seed{'' if len(method.runs) == 1 else 's'} {', '.join(map(str, sorted(method.runs)))}"
 
 
+def _folder_name(run: Evaluation) -> str:
+    """The name as given: `bitext` is a link to an entry of the cache, whose own name is a hash."""
+    return Path(os.path.abspath(run.run)).name
+
+
 def _name(members: Sequence[Evaluation]) -> str:
     """The common name of the runs without `.SEED`: from their folders, else their recipes, else the first run's."""
-    folders, recipes = [run.run.resolve().name for run in members], [run.recipe.name for run in members]
+    folders, recipes = [_folder_name(run) for run in members], [run.recipe.name for run in members]
     for names in (folders, recipes):
         without_seed = [name.removesuffix(f".{run.recipe.seed}") for name, run in zip(names, members, strict=True)]
         if len(set(without_seed)) == 1:

@@ -12,7 +12,7 @@ from cclm.evaluation.evaluate import texts
 from cclm.evaluation.scores import bleu
 from cclm.model.interface import TranslationModel
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import tasks
+from cclm.training.tasks import tasks
 from cclm.translation.export import TrainedFor, export_unchecked
 from cclm.translation.model import Model
 

@@ -16,11 +16,13 @@ from cclm.data.scripts import is_without_spaces
 from cclm.errors import DataError
 from cclm.evaluation.external import earlier_scores, external_scores
 from cclm.evaluation.scores import Lines, off_target_rates, read_lines, row_of, score
+from cclm.formats.run_folder import best_of, is_bitext, weights_of
 from cclm.formats.scores import Scores, Translations
 from cclm.progress_bar import Progress, shown
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import Task, best_of, data_of, is_bitext, recipe_of, tasks_of, weights_of
 from cclm.training.lock import Lock, announce
+from cclm.training.run_inputs import data_of, recipe_of, tasks_of
+from cclm.training.tasks import Task
 from cclm.translation.model import Model, load, refuse_other_data
 
 MAX_PAIRS = 56

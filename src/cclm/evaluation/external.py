@@ -17,7 +17,7 @@ from typing import IO
 from cclm.errors import ConfigError, DataError
 from cclm.evaluation.scores import RESERVED, Lines
 from cclm.formats.scores import Scores
-from cclm.training.directory import Task
+from cclm.training.tasks import Task
 
 ANSWER = '{"id": NUMBER OF THE SEGMENT, "score": NUMBER}'
 """The format of an answer, for error messages."""

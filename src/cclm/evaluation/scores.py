@@ -14,7 +14,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from cclm.data.examine import Identifier
+from cclm.data.language_identification import Identifier
 from cclm.errors import DataError
 from cclm.formats.scores import Means, Row, Scores, Signature
 from cclm.recipe.schema import DataSection

@@ -135,6 +135,8 @@ LEVEL = 0.05
 """The significance level of tests; intervals have a coverage of 1 - LEVEL."""
 FEW = 5
 """With fewer seeds than this, a significant difference is called a hint."""
+NO_SCORE = 0.05
+"""Scores below this are displayed as 0.0. Two systems that both score so allow no conclusion."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,8 @@ class Comparison:
     high: float | None = None
     p: float | None = None
     adjusted: bool = False
+    higher: float | None = None
+    """The higher of the two scores, if known."""
 
 
 def over_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> OverSeeds:
@@ -244,6 +248,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def sentence(comparison: Comparison) -> str:
     """The conclusion from a comparison as a sentence; part of results.json, so its wording is fixed."""
+    if comparison.higher is not None and comparison.higher < NO_SCORE:
+        return (
+            f"{comparison.first} and {comparison.second} both score 0.0 {comparison.metric}: no conclusion is possible"
+        )
     numbers = f"{comparison.mean:+.2f} {comparison.metric}"
     if comparison.low is None or comparison.high is None or comparison.p is None:
         systems = f"{comparison.first} against {comparison.second}"

@@ -1,1 +1,1 @@
-"""Many trainings as one thing: the bitext models behind L*, and a recipe from text to report."""
+"""The stages of a recipe from text to report, and what trains many models: L*, sweeps, studies, the demo."""

@@ -21,13 +21,13 @@ from cclm.experiments.early_checks import read_losses, refuse_missing_losses, re
 from cclm.experiments.executor import ALL_TASKS, Executor, Job, Watcher, nobody, processes_for, read_recipe
 from cclm.experiments.multilingual import at_level, multilingual_recipe, untrained_model
 from cclm.formats.benchmark import Benchmark
-from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Event, Log, Stopped
 from cclm.formats.run import MADE_FROM, MadeFrom
+from cclm.formats.run_folder import MULTILINGUAL, RECIPE, tokens_of
 from cclm.recipe.schema import BenchmarkSection, Recipe
-from cclm.training.directory import MULTILINGUAL, RECIPE, Task, tasks
 from cclm.training.lock import Lock
 from cclm.training.provenance import begun_precision
+from cclm.training.tasks import Task, tasks
 
 WARNINGS = 3
 """Bitext models that have a warning of their own; one line names the others."""
@@ -110,7 +110,7 @@ def resolved(recipe: Recipe) -> Recipe:
     """The recipe with the precision that `auto` stands for on this machine."""
     if recipe.training.precision != "auto":
         return recipe
-    from cclm.training.device import device_of  # torch: only where the recipe leaves it the choice
+    from cclm.training.device import device_of  # imports torch: only if the precision is `auto`
 
     return _in_precision(recipe, device_of(recipe.training.device, width=recipe.model.width).precision)
 
@@ -177,7 +177,7 @@ def reference_folder(recipe: Recipe, prepared: Prepared) -> Path:
 
 
 def inherited_losses(recipe: Recipe) -> dict[str, float]:
-    """L* of the tasks that the run knows which the recipe continues: its bitext models need not be trained again."""
+    """If the recipe continues a run, L* of that run's tasks, for which no bitext model is trained again."""
     if not is_run(recipe.model.pretrained):
         return {}
     found = MadeFrom.find(Path(str(recipe.model.pretrained)) / MADE_FROM)
@@ -194,20 +194,20 @@ def benchmark(
 ) -> dict[str, float]:
     """L* of every task: from the user's table, from an earlier benchmark, or trained now."""
     refuse_no_losses(recipe)
-    losses = kept(recipe, prepared, say)
+    losses = known_losses(recipe, prepared, say)
     if losses is not None:
         return losses
-    with making(WorkFolder(Path(recipe.work)), "benchmark", benchmark_key(recipe, prepared), say):
-        losses = kept(recipe, prepared, say)  # another process may have trained it meanwhile
+    with cache_lock(WorkFolder(Path(recipe.work)), "benchmark", benchmark_key(recipe, prepared), say):
+        losses = known_losses(recipe, prepared, say)  # another process may have trained it meanwhile
         if losses is None:
             found = _trained(recipe, prepared, executor or processes_for(recipe.training.device), watcher, say)
             found.write(_file(recipe, prepared))
-            losses = at_level(found.losses, recipe)  # which the cached losses are not
+            losses = at_level(found.losses, recipe)  # the cached losses are not shifted
     return losses
 
 
 def _trained(recipe: Recipe, prepared: Prepared, executor: Executor, watcher: Watcher, say: Say) -> Benchmark:
-    """Trains what L* comes from, as far as it is not trained."""
+    """Trains the models that L* comes from; finished ones are not trained again."""
     names = list(tasks(recipe.data, prepared))
     jobs = reference_jobs(recipe, prepared)
     _train_all(jobs, executor, _Announcer(watcher, say, len(jobs), names), say)
@@ -219,14 +219,8 @@ def _trained(recipe: Recipe, prepared: Prepared, executor: Executor, watcher: Wa
         losses=losses,
         fingerprint=fingerprint(recipe, prepared),
         method=recipe.benchmark.source,
-        target_tokens=sum(_tokens(job.folder) for job in jobs),
+        target_tokens=sum(tokens_of(job.folder) for job in jobs),
     )
-
-
-def _tokens(folder: Path) -> int:
-    """Target tokens that a finished run was trained on."""
-    log = Log.read(folder / "log.jsonl")
-    return log.tokens + (tokens_after_the_log(folder, log.stopped.step) if log.stopped else 0)
 
 
 def _tasks_of(job: Job, names: Sequence[str]) -> list[str]:
@@ -234,7 +228,7 @@ def _tasks_of(job: Job, names: Sequence[str]) -> list[str]:
     return list(names) if job.only == ALL_TASKS else [job.name]
 
 
-def making(work: WorkFolder, kind: str, key: str, say: Say) -> Lock:
+def cache_lock(work: WorkFolder, kind: str, key: str, say: Say) -> Lock:
     """The lock for writing an entry of the cache. Waits while another process holds it."""
     return Lock(work.entry(kind, key), file=work.lock_file(kind, key), wait=say)
 
@@ -258,8 +252,8 @@ def _warn_of_useless(losses: dict[str, float], recipe: Recipe, prepared: Prepare
         say(f"warning: the same holds for {len(more)} more of the {len(losses)} {of}: {listed(more)}")
 
 
-def kept(recipe: Recipe, prepared: Prepared, say: Say = lambda line: None) -> dict[str, float] | None:
-    """L* as the user's table or an earlier benchmark has it; None where it has to be trained."""
+def known_losses(recipe: Recipe, prepared: Prepared, say: Say = lambda line: None) -> dict[str, float] | None:
+    """L* from the user's table or from the cache; None if it has to be trained."""
     if recipe.benchmark.file:
         return _given(Path(recipe.benchmark.file), recipe, prepared, say)
     found = cached(recipe, prepared) if recipe.benchmark.source != "none" else None
@@ -323,7 +317,7 @@ def reference_jobs(recipe: Recipe, prepared: Prepared) -> list[Job]:
 
 @dataclass
 class _Announcer:
-    """A watcher that also says each L* as soon as it is known, and how long the others will take."""
+    """A watcher that also prints each L* as soon as it is known, and how long the others will take."""
 
     watcher: Watcher
     say: Say
@@ -347,7 +341,7 @@ class _Announcer:
 
 
 def _train_all(jobs: list[Job], executor: Executor, watcher: Watcher, say: Say) -> None:
-    """Trains the bitext models; one that fails does not stop the others, but then there is no L*."""
+    """Trains the models that L* comes from. One that fails does not stop the others, but then there is no L*."""
     failed = executor.run(jobs, watcher, say=say)
     if failed:
         kinds = {
@@ -364,7 +358,7 @@ def _as_multilingual(recipe: Recipe) -> Recipe:
 
 
 def _given(path: Path, recipe: Recipe, prepared: Prepared, say: Say) -> dict[str, float]:
-    """A table of the user's. Without a fingerprint it is taken with a warning; with another one it is refused."""
+    """L* from the user's table. Without a fingerprint it is used with a warning; with another one it is refused."""
     found = read_losses(path)
     refuse_missing_losses(path, found, recipe.data)
     if found.fingerprint is None:

@@ -1,73 +1,126 @@
 """The cache of a work folder: what `cclm clean` removes, and how work folders of version 0.1.0 are moved into it."""
 
+import errno
 import shutil
 from pathlib import Path
 
+from cclm.atomic import atomic_folder, atomic_write
+from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import KEY, POINTERS, WorkFolder, key_of
 from cclm.errors import ConfigError
-from cclm.experiments.benchmark import as_bitext, benchmark_key, bitext_recipe, fingerprint_0_1_0, making, resolved
+from cclm.experiments.benchmark import as_bitext, benchmark_key, bitext_recipe, cache_lock, fingerprint_0_1_0, resolved
 from cclm.experiments.executor import read_recipe
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.prepared import Manifest
 from cclm.formats.run import CONFIG, MADE_FROM, MadeFrom, cache_comment
+from cclm.formats.run_folder import RECIPE
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import RECIPE
 from cclm.training.lock import announce
 
 
-def to_adopt(work: WorkFolder) -> bool:
-    """Whether the work folder may hold something of version 0.1.0."""
-    places = [work.path / name for name in ("prepared", "graph.json", "benchmark.json", "runs/bitext")]
-    return any(place.exists() and not place.is_symlink() for place in places)
+def to_adopt(work: WorkFolder, recipe: Recipe) -> set[str]:
+    """The names of links at which there are files and folders that version 0.1.0 has made.
+
+    Files that the recipe names, and all others under these names, are the user's.
+    """
+    found = set()
+    if _is_plain(prepared := work.path / "prepared") and Manifest.find(prepared / "manifest.json"):
+        found.add("prepared")
+        # A graph does not tell where it comes from. Version 0.1.0 prepared data first, and wrote it in this form.
+        if (
+            _is_plain(graph := work.path / "graph.json")
+            and not _is_named(graph, recipe.graph.file)
+            and _is_graph(graph)
+        ):
+            found |= {"graph.json"} | ({"graph.svg"} if _is_plain(work.path / "graph.svg") else set())
+    if _is_plain(bitext := work.path / "runs" / "bitext") and (bitext / RECIPE).is_file():
+        found.add("runs/bitext")
+    if _is_plain(path := work.path / "benchmark.json") and not _is_named(path, recipe.benchmark.file):
+        losses = Benchmark.find(path)
+        found |= {"benchmark.json"} if losses and losses.fingerprint else set()
+    return found
 
 
-def adopt_prepared(work: WorkFolder) -> None:
-    """Moves prepared data in WORK/prepared into the cache."""
-    folder = work.path / "prepared"
-    manifest = None if folder.is_symlink() else Manifest.find(folder / "manifest.json")
-    if manifest:
-        _move(folder, work.entry("prepared", key_of(manifest.made_from.plain())))
+def _is_plain(path: Path) -> bool:
+    return path.exists() and not path.is_symlink()
 
 
-def adopt_graph(work: WorkFolder) -> None:
-    """Moves WORK/graph.json and its picture into the cache."""
-    path = work.path / "graph.json"
-    if path.is_file() and not path.is_symlink():
-        entry = work.entry("graph", key_of(path.read_text(encoding="utf-8")))
-        _move(path, entry / "graph.json")
-        picture = work.path / "graph.svg"
-        if picture.is_file() and not picture.is_symlink():
-            _move(picture, entry / "graph.svg")
+def _is_named(path: Path, name: str | None) -> bool:
+    return name is not None and Path(name).exists() and path.samefile(name)
+
+
+def _is_graph(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return LanguageGraph.from_json(text).to_json() == text
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def adopt_data(work: WorkFolder, recipe: Recipe) -> None:
+    """Moves WORK/graph.json with its picture and prepared data in WORK/prepared into the cache.
+
+    The data is moved last, and the graph after its picture: after a kill in between, the others are still recognized.
+    """
+    found = to_adopt(work, recipe)
+    if "graph.json" in found:
+        entry = work.entry("graph", key_of((work.path / "graph.json").read_text(encoding="utf-8")))
+        for name in sorted(found & {"graph.json", "graph.svg"}, reverse=True):
+            _move(work.path / name, entry / name)
+    if "prepared" in found:
+        manifest = Manifest.read(work.path / "prepared" / "manifest.json")
+        _move(work.path / "prepared", work.entry("prepared", key_of(manifest.made_from.plain())))
 
 
 def adopt_benchmark(work: WorkFolder, recipe: Recipe, prepared: Prepared) -> None:
     """Moves WORK/runs/bitext and WORK/benchmark.json into the cache: under the recipe's key, if they are its own."""
-    folder, path = work.path / "runs" / "bitext", work.path / "benchmark.json"
-    if folder.is_symlink() or path.is_symlink() or not (folder / RECIPE).is_file():
+    found = to_adopt(work, recipe) & {"runs/bitext", "benchmark.json"}
+    if not found:
         return
-    losses = Benchmark.find(path)
-    if losses:
+    folder, path = work.path / "runs" / "bitext", work.path / "benchmark.json"
+    if "benchmark.json" in found:
+        losses = Benchmark.read(path)
         ours = losses.fingerprint in {fingerprint_0_1_0(each, prepared) for each in (recipe, resolved(recipe))}
     else:  # interrupted before all were trained
         ours = read_recipe(folder / RECIPE) == bitext_recipe(recipe)
-    key = benchmark_key(as_bitext(recipe), prepared) if ours else key_of((folder / RECIPE).read_text(encoding="utf-8"))
-    _move(folder, work.entry("benchmark", key))
-    if path.is_file():
-        _move(path, work.entry("benchmark", key) / "benchmark.json")
+    origin = folder / RECIPE if "runs/bitext" in found else path
+    key = benchmark_key(as_bitext(recipe), prepared) if ours else key_of(origin.read_text(encoding="utf-8"))
+    entry = work.entry("benchmark", key)
+    if "runs/bitext" in found:
+        _move(folder, entry)
+    if "benchmark.json" in found:
+        _move(path, entry / "benchmark.json")
 
 
 def _move(path: Path, target: Path) -> None:
-    """Moves a file or folder into the cache; aside where that has it already, as after a copy that followed links."""
+    """Moves a path into the cache, or to NAME-copy-N if the cache has it, as after a copy that followed links."""
     number = 1
     while target.exists():
         target, number = path.with_name(f"{path.name}-copy-{number}"), number + 1
     target.parent.mkdir(parents=True, exist_ok=True)
-    path.rename(target)
+    try:
+        path.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _move_to_another_disk(path, target)
+
+
+def _move_to_another_disk(path: Path, target: Path) -> None:
+    """After a kill, both may be there, each of them complete."""
+    if path.is_dir():
+        with atomic_folder(target, is_ours=lambda other: False) as staging:
+            shutil.copytree(path, staging, symlinks=True, dirs_exist_ok=True)
+        shutil.rmtree(path)
+    else:
+        with path.open("rb") as file, atomic_write(target) as copy:
+            shutil.copyfileobj(file, copy)
+        path.unlink()
 
 
 def unused(work: WorkFolder) -> list[Path]:
-    """The entries that may be removed."""
+    """The cache entries that no run and no link uses."""
     if not (work.path / "cache").is_dir():
         raise ConfigError(f"{work.path}: no work folder (it has no cache); give the folder that recipes call `work`")
     runs = [path.parent for path in sorted((work.path / "runs").glob(f"*/{CONFIG}"))]
@@ -89,11 +142,15 @@ def unused(work: WorkFolder) -> list[Path]:
 
 
 def remove(work: WorkFolder, entries: list[Path]) -> None:
-    """Removes unused entries of the cache. Waits while another process writes one, and keeps it if it is used then."""
-    for entry in entries:
-        with making(work, entry.parent.name, entry.name, announce):
-            if entry in unused(work):
-                shutil.rmtree(entry)
+    """Removes unused entries of the cache. DataError if another process uses the cache.
+
+    On a file system without locks on files, it waits while another process writes an entry.
+    """
+    with work.to_be_cleaned():
+        for entry in entries:
+            with cache_lock(work, entry.parent.name, entry.name, announce):
+                if entry in unused(work):
+                    shutil.rmtree(entry)
 
 
 def size(folder: Path) -> int:

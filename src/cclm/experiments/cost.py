@@ -19,10 +19,12 @@ from cclm.data.workers import available_cores
 from cclm.errors import ConfigError, TrainingError
 from cclm.experiments.benchmark import inherited_losses, reference_folder, reference_recipe
 from cclm.formats.checkpoint import Progress
+from cclm.formats.run_folder import MULTILINGUAL
 from cclm.recipe.model import ModelSection
 from cclm.recipe.schema import Recipe, TrainingSection
-from cclm.training.directory import MULTILINGUAL, sizes_of, tasks
 from cclm.training.provenance import newest_checkpoint, progress_of
+from cclm.training.run_inputs import sizes_of
+from cclm.training.tasks import tasks
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def _flops() -> float:
 
 
 def benchmark_cost(recipe: Recipe, prepared: Prepared | None) -> Cost:
-    """What is left to do of the trainings that L* comes from."""
+    """The cost of the remaining steps of the trainings that L* comes from."""
     if recipe.benchmark.source in ("file", "none"):
         return NOTHING
     settings = reference_recipe(recipe)
@@ -91,7 +93,7 @@ def benchmark_cost(recipe: Recipe, prepared: Prepared | None) -> Cost:
 
 
 def training_cost(recipe: Recipe, prepared: Prepared | None, folder: Path, world: int) -> Cost:
-    """What is left to do of the training itself, on so many ranks."""
+    """The cost of the remaining steps of the training itself, on `world` ranks."""
     means = _tokens_per_batch(recipe, prepared)
     steps = _steps_left(folder, recipe.training)
     tokens = steps * recipe.training.accumulate * world * sum(means.values()) / len(means)
@@ -99,7 +101,7 @@ def training_cost(recipe: Recipe, prepared: Prepared | None, folder: Path, world
 
 
 def whole_training_cost(recipe: Recipe, prepared: Prepared | None, world: int = 1) -> Cost:
-    """What the training takes from the start, however much of it is done."""
+    """The cost of the training from its first step, even if a part of it is done."""
     return training_cost(recipe, prepared, Path(recipe.work) / "no-run-here", world)
 
 
@@ -119,7 +121,7 @@ def _steps_left(folder: Path | None, settings: TrainingSection) -> int:
 
 
 def _tokens_per_batch(recipe: Recipe, prepared: Prepared | None) -> dict[str, float]:
-    """Real target tokens in a batch of each task, on average; unprepared, as many as fit in."""
+    """The mean number of target tokens per batch of each task, without padding; the maximum if nothing is prepared."""
     if prepared is None:
         names = recipe.data.languages
         both = [f"{lang}-{way}" for lang in names for way in ("in", "out")]
@@ -159,7 +161,7 @@ class PretrainedSizes:
 
     @classmethod
     def of(cls, recipe: Recipe) -> "PretrainedSizes":
-        """Those of the model that a recipe starts from."""
+        """The sizes of the model that a recipe starts from."""
         found = find_pretrained(str(recipe.model.pretrained), weights=False)
         if missing := [name for name in _SIZES if not isinstance(found.config.get(name), int)]:
             raise ConfigError(f"model.pretrained {found.name}: config.json has no {missing[0]}")
@@ -251,7 +253,7 @@ def refuse_too_little_memory(recipe: Recipe) -> None:
 
 
 def symbols_of(recipe: Recipe, prepared: Prepared | None = None) -> tuple[int, int]:
-    """Of the source and of the target; none of the source where both share one table."""
+    """The number of source and of target symbols; 0 source symbols if both sides share one embedding."""
     languages, pieces = len(recipe.data.languages), recipe.vocabulary.pieces
     reserved = len(SPECIALS) + languages + 1
     if recipe.vocabulary.joint:

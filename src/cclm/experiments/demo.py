@@ -27,15 +27,22 @@ from cclm.text_table import text_table
 OURS = "competence-gate"
 """The run that the page is about."""
 SETTINGS = (
-    "training.max_steps=5000",
+    "model.layers=1",
+    "model.dropout=0.0",
+    "training.max_steps=8000",
     "training.warmup=100",
     "training.schedule=linear",
+    "training.split_pieces.source=0.1",
     "training.validate_every=1000",
     "curriculum.sampler={name: temperature, tau: 5}",
     "curriculum.every=100",
     "benchmark.max_steps=150",
 )
-"""Changes to the recipe: most of the time goes into the two models. The user's changes come after them."""
+"""Changes to the recipe: most of the time goes into the two models. The user's changes come after them.
+
+By the mean dev loss, one layer without dropout learns more in these minutes than the two layers of the recipe with
+dropout 0.1; split pieces help the LRLs, whose text is seen many times.
+"""
 METHODS = {
     OURS: (f"name={OURS}",),
     "proportional": (
@@ -50,13 +57,14 @@ READ = 3
 
 
 def run(overrides: Iterable[str] = ()) -> Path:
-    """From nothing to the table, the translations and the page, which it returns. What is done is not done again."""
+    """Runs all stages, prints tables and translations, and returns the path of the page. Skips finished stages."""
     overrides = tuple(overrides)
     recipes = {name: load_recipe("phrasebook", (*SETTINGS, *overrides, *changes)) for name, changes in METHODS.items()}
     recipe = recipes[OURS]
     ours = "your curriculum" if any(each.startswith("curriculum") for each in overrides) else "gate + tau 5"
     for each in recipes.values():
         Pipeline(each).refuse_other_settings()  # before anything is made
+    Pipeline(recipe).refuse_occupied(("prepare", "graph", "benchmark"))
     stages = _Stages(5)
     with Display(reference_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, watcher=display, say=display.print)
@@ -86,7 +94,7 @@ def run(overrides: Iterable[str] = ()) -> Path:
 
 
 class _Stages:
-    """Says which stage has begun, and how long the one before it took."""
+    """Prints which stage has begun, and how long the one before it took."""
 
     def __init__(self, number: int) -> None:
         self._console, self._number, self._begun = Console(), number, 0

@@ -1,6 +1,7 @@
-"""What can be refused before any work: everything that the recipe, the names of files and this machine decide. No torch
-unless the recipe names a device other than the CPU."""
+"""Errors that are raised before any work, from the recipe, the names of files and this machine alone. torch is imported
+only if the recipe names a device other than the CPU."""
 
+import os
 from pathlib import Path
 
 from cclm.curriculum import LanguageGraph
@@ -11,7 +12,7 @@ from cclm.recipe.schema import DataSection, Recipe
 
 
 def refuse_impossible_curriculum(recipe: Recipe) -> None:
-    """Builds the curriculum with made-up sizes, similarities and losses: it refuses the settings that it would later.
+    """Refuses settings that the curriculum would refuse later: builds it with made-up sizes, similarities and losses.
 
     Without this, a threshold out of range or a share for an unknown language is refused only after L* is trained.
     """
@@ -21,6 +22,13 @@ def refuse_impossible_curriculum(recipe: Recipe) -> None:
     graph = _any_graph(recipe, languages) if recipe.curriculum.gate.name == "competence" else None
     losses = dict.fromkeys(languages, 1.0) if recipe.curriculum.needs_benchmark else None
     recipe.curriculum.build(graph, sizes=dict.fromkeys(languages, 1), benchmark=losses)
+
+
+def refuse_read_only_work(work: Path) -> None:
+    """Refuses a work folder that does not exist and cannot be made, before the text is read for it."""
+    above = next(folder for folder in (work, *work.absolute().parents) if folder.exists())
+    if above != work and not os.access(above, os.W_OK):
+        raise DataError(f"{work}: cannot be made, {above} is read-only; choose another folder with work=FOLDER")
 
 
 def refuse_impossible_model(recipe: Recipe) -> None:
@@ -76,7 +84,7 @@ def refuse_missing_device(name: str) -> None:
 
 
 def task_languages(data: DataSection) -> dict[str, str]:
-    """The language of every task of a recipe, by the name of the task: `cclm.training.directory.tasks` without data."""
+    """The language of every task of a recipe, by the name of the task: `cclm.training.tasks.tasks` without data."""
     if data.direction != "many-to-many":
         return {lang: lang for lang in data.languages}
     ways = ((f"{lang}-{data.pivot}", f"{data.pivot}-{lang}") for lang in data.languages)

@@ -19,15 +19,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from cclm.data.workers import available_cores
-from cclm.errors import ConfigError, DataError, Interrupted, TrainingError
+from cclm.errors import ConfigError, DataError, Interrupted, TrainingError, explain_os_error
 from cclm.formats.log import Admitted, Event, LogTail, Stopped, Train
 from cclm.recipe.schema import Recipe
-from cclm.signals import held_back, let_through
+from cclm.signals import signals_blocked, unblock_signals
+from cclm.training.console import duration
 from cclm.training.lock import announce, name_of, owner_of
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Processes are forked off one that has loaded torch, which takes seconds, and has done nothing else."""
-PROCESSES.set_forkserver_preload(["cclm.training.session"])
+PROCESSES.set_forkserver_preload(["cclm.experiments.fork_server"])
 
 
 ALL_TASKS = "*"
@@ -64,11 +65,14 @@ class Job:
 
 def read_recipe(path: Path) -> Recipe:
     """A recipe that was written for a job."""
-    return Recipe.model_validate_json(path.read_text(encoding="utf-8"))
+    try:
+        return Recipe.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise DataError(f"{path}: damaged; delete the file and repeat the command, which writes it again") from None
 
 
 class Watcher(Protocol):
-    """Follows jobs while they run."""
+    """Is called with every event that running jobs log."""
 
     def __call__(self, job: Job, event: Event) -> object:
         """An event of a job's log."""
@@ -126,7 +130,7 @@ class Processes:
                     running.append(_Process(_next(waiting, say), place, self.gpus))
                 time.sleep(0.1)
                 for process in list(running):
-                    ended = process.has_ended()  # asked first: whatever it wrote before is then in the log
+                    ended = process.has_ended()  # before its log is read, which is complete then
                     for event in process.events():
                         watcher(process.job, event)
                     if ended:
@@ -142,7 +146,7 @@ class Processes:
 
 
 def processes_for(device: str, at_once: int | None = None) -> Processes:
-    """As many processes as there are GPUs, if the device is one, or else cores; or as many as asked for."""
+    """Runs `at_once` jobs in parallel: by default one per GPU if the device may be one, otherwise one per core."""
     gpus = gpu_count() if device in ("auto", "cuda") else 0
     return Processes(at_once or gpus or available_cores(), gpus)
 
@@ -175,7 +179,7 @@ class _Process:
         self._log = LogTail(job.folder / "log.jsonl")
         self._process = PROCESSES.Process(target=work, args=(job, self._stderr.name, place % gpus if gpus else None))
         try:
-            with held_back():
+            with signals_blocked():
                 self._process.start()
         except (EOFError, ConnectionError):  # from the fork server; click would take an EOFError for Ctrl-D
             raise TrainingError(
@@ -206,13 +210,13 @@ class _Process:
         return _error_in(said) or f"exit code {code}"
 
     def ask_to_stop(self) -> None:
-        """It saves its state and ends."""
+        """Sends SIGTERM: the job saves a checkpoint and ends."""
         self._process.terminate()
 
 
 OUT_OF_MEMORY = ", perhaps for lack of memory"
 ERROR = "cclm failed: "
-"""Before the message of an error on a job's standard error, which may have said more before."""
+"""Precedes the error message on a job's standard error, which may contain other output before it."""
 
 
 def _error_in(said: str) -> str:
@@ -228,7 +232,7 @@ def work(job: Job, stderr: str, gpu: int | None = None) -> None:
     os.setsid()  # a terminal's signals reach the parent alone, which passes them on once
     with open(stderr, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
-    let_through()
+    unblock_signals()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
     import torch  # already loaded in the fork server; not imported at the top, as the parent does not need it
@@ -240,6 +244,8 @@ def work(job: Job, stderr: str, gpu: int | None = None) -> None:
         sys.exit(128 + signal.number)
     except (ConfigError, DataError, TrainingError) as error:
         sys.exit(f"{ERROR}{error}")
+    except OSError as error:
+        sys.exit(f"{ERROR}{explain_os_error(error)}")
 
 
 def _end_with_the_parent() -> None:
@@ -254,7 +260,9 @@ def _end_with_the_parent() -> None:
 
 
 QUIET = 30.0
-"""Seconds after which a job without a terminal gets a line about how far it has come."""
+"""Seconds between two lines about the progress of a job, if there is no terminal for progress bars."""
+AT_ONCE = 1.0
+"""Seconds in which the events that the log of a resumed job has already are read; its speed is measured after them."""
 
 
 class Display:
@@ -269,7 +277,8 @@ class Display:
         self._is_terminal = sys.stderr.isatty()
         self._bars = Progress(*columns, console=self._console, transient=True, disable=not self._is_terminal)
         self._tasks: dict[str, TaskID] = {}
-        self._said: dict[str, float] = {}
+        self._said: dict[str, tuple[float, int]] = {}
+        """When the last line about each job was due, and at which step it was then."""
         self._max_steps = max_steps
 
     def __enter__(self) -> "Display":
@@ -285,12 +294,11 @@ class Display:
         """An event of a job's log."""
         if job.name not in self._tasks:
             self._tasks[job.name] = self._bars.add_task(job.name, total=self._max_steps, loss="")
-            self._said[job.name] = time.monotonic()
         bar = self._tasks[job.name]
         if isinstance(event, Train):
             loss = "" if event.loss is None else f"loss {event.loss:.2f}"
             self._bars.update(bar, completed=event.step, loss=loss)
-            self._say_how_far(job, event.step, loss)
+            self._print_progress(job, event.step, loss)
         elif isinstance(event, Admitted):
             self.print(f"{job.name}, step {event.step:,}: {event.language} admitted, {event.reason}")
         elif isinstance(event, Stopped):
@@ -298,10 +306,16 @@ class Display:
             if job.only is None:
                 self.print(f"{job.name}: {event.step:,} steps, {event.reason}")
 
-    def _say_how_far(self, job: Job, step: int, loss: str) -> None:
-        if not self._is_terminal and time.monotonic() - self._said[job.name] >= QUIET:
-            self._said[job.name] = time.monotonic()
-            self.print(f"{job.name}: step {step:,} of {self._max_steps:,}, {loss}")
+    def _print_progress(self, job: Job, step: int, loss: str) -> None:
+        now = time.monotonic()
+        then, before = self._said.setdefault(job.name, (now, step))
+        if now - then < min(AT_ONCE, QUIET):
+            self._said[job.name] = (then, step)
+        elif not self._is_terminal and now - then >= QUIET:
+            self._said[job.name] = (now, step)
+            seconds = (now - then) / max(1, step - before) * (self._max_steps - step)
+            parts = (f"step {step:,} of {self._max_steps:,}", loss, f"at most {duration(seconds)} left")
+            self.print(f"{job.name}: {', '.join(part for part in parts if part)}")
 
     def print(self, line: str) -> None:
         """Prints a line that stays."""
@@ -309,7 +323,7 @@ class Display:
 
 
 class Remaining:
-    """A watcher that also says how many of the jobs are done, and how long the rest will take."""
+    """A watcher that also prints how many of the jobs are done, and how long the rest will take."""
 
     def __init__(self, display: Display, due: int, of: str) -> None:
         self._display, self._due, self._done, self._start = display, due, 0, time.monotonic()

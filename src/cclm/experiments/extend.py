@@ -12,23 +12,22 @@ from pathlib import Path
 from cclm.errors import ConfigError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.pipeline import run_folder
-from cclm.formats.checkpoint import tokens_after_the_log
-from cclm.formats.log import Log
 from cclm.formats.run import CONFIG, read_settings
+from cclm.formats.run_folder import best_of, is_bitext, tokens_of
 from cclm.formats.scores import BEFORE, Before, FromStart, Scores
-from cclm.recipe.loading import override, with_values
+from cclm.recipe.loading import override, refuse_reserved_name, with_values
 from cclm.recipe.model import SIZES
 from cclm.recipe.schema import Recipe
 from cclm.recipe.section import check
-from cclm.training.directory import best_of, is_bitext, recipe_of, sizes_of
+from cclm.training.provenance import progress_of
+from cclm.training.run_inputs import recipe_of, sizes_of
 
 SHARE = 0.5
-"""Steps of the new run, as a share of those that the old run's best weights took."""
+"""Steps of the new run, as a share of the steps up to the best checkpoint of the old run."""
 WARMUP = 0.1
 """The longest warm-up, as a share of the steps."""
 VALIDATIONS = 5
 """The least number of validations."""
-LOG = "log.jsonl"
 LANGUAGES = ("high_resource", "low_resource")
 
 
@@ -52,6 +51,7 @@ def extended_recipe(run: Path, content: Mapping[str, object], changes: Sequence[
     fixed = {"data": languages, "model": start, "work": before.work}
     named = "name" in content or any(change.startswith("name=") for change in changes)
     recipe = check(Recipe, with_values(settings, fixed | ({} if named else {"name": f"{run.name}-extended"})), source)
+    refuse_reserved_name(recipe, source)
     if run_folder(recipe).resolve() == run.resolve():
         raise ConfigError(f"{source}: name {recipe.name} is that of {run}, which stays as it is; choose another")
     return recipe
@@ -63,7 +63,7 @@ def _training(run: Path, before: Recipe, given: object) -> dict[str, object]:
     A lower peak kept the old languages slightly better in a short extension, and the new one learnt less.
     """
     asked = given.get("max_steps") if isinstance(given, dict) else None
-    steps = asked if isinstance(asked, int) else math.ceil(SHARE * int(best_of(run).name.removeprefix("step-")))
+    steps = asked if isinstance(asked, int) else math.ceil(SHARE * progress_of(best_of(run)).step)
     return {
         "schedule": "linear",
         "max_steps": steps,
@@ -80,7 +80,7 @@ def _names(data: object, side: str, source: str) -> list[str]:
 
 
 def check_against(run: Path, recipe: Recipe) -> None:
-    """Refuses a run to compare with that is none or lacks a language; before anything is trained."""
+    """Refuses the run of `--against` if it has no checkpoint or lacks a language. Called before anything is trained."""
     if is_bitext(run):
         raise ConfigError(f"--against {run}: a folder of bitext models; give the folder of a run")
     best_of(run)
@@ -110,15 +110,9 @@ def _from_start(run: Path) -> FromStart:
     return FromStart(run=run.name, scores=_scores(run), tokens=tokens_of(run))
 
 
-def tokens_of(run: Path) -> int:
-    """The target tokens that a run was trained on; the log counts them every so many steps, the checkpoint the rest."""
-    log = Log.read(run / LOG)
-    return log.tokens + (tokens_after_the_log(run, log.stopped.step) if log.stopped else 0)
-
-
 @dataclass(frozen=True)
 class Change:
-    """BLEU of one language: in RUN, None for a new one; now; and in the run that had all languages from the start."""
+    """BLEU of one language: in RUN (None if it is new), in the new run, and in a run on all from the start."""
 
     before: float | None
     now: float
@@ -126,7 +120,7 @@ class Change:
 
 
 def changes_of(before: Before, after: Scores) -> dict[str, Change]:
-    """What every language lost or gained."""
+    """BLEU of every language before and after the extension."""
     old, full = before.scores.languages, before.from_start.scores.languages if before.from_start else {}
     return {
         name: Change(old.get(name, {}).get("bleu"), row["bleu"], full.get(name, {}).get("bleu"))

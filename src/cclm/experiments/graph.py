@@ -6,14 +6,20 @@ from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import WorkFolder, key_of
-from cclm.errors import ConfigError, DataError
+from cclm.errors import ConfigError, DataError, TrainingError
+from cclm.formats.base import read_regular
+from cclm.formats.run import MADE_FROM
 from cclm.recipe.schema import Recipe
 
 
 def graph_of(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph | None:
     """The language graph; None where all languages are of one kind and no gate asks for it."""
-    both = recipe.data.high_resource and recipe.data.low_resource
-    return language_graph(recipe, prepared) if both or recipe.curriculum.gate.name == "competence" else None
+    return language_graph(recipe, prepared) if needs_graph(recipe) else None
+
+
+def needs_graph(recipe: Recipe) -> bool:
+    """Whether languages are of two kinds, or the gate asks for a graph."""
+    return bool(recipe.data.high_resource and recipe.data.low_resource) or recipe.curriculum.gate.name == "competence"
 
 
 def language_graph(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph:
@@ -35,7 +41,7 @@ def language_graph(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph:
 def given_graph(recipe: Recipe, path: Path) -> LanguageGraph:
     """The graph in the user's file, which must be of the languages of the recipe."""
     try:
-        graph = LanguageGraph.from_json(path.read_text(encoding="utf-8"))
+        graph = LanguageGraph.from_json(read_regular(path).decode())
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"graph.file {path}: {getattr(error, 'strerror', None) or error}") from None
     for side in ("high_resource", "low_resource"):
@@ -45,6 +51,26 @@ def given_graph(recipe: Recipe, path: Path) -> LanguageGraph:
                 f"graph.file {path}: {side} is {', '.join(sorted(theirs))}, in the recipe {', '.join(sorted(ours))}"
             )
     return graph
+
+
+def refuse_other_graph(folder: Path, recipe: Recipe) -> None:
+    """Raises TrainingError if the graph in the user's file, if any, is not the one that a run was begun with.
+
+    The run has a copy. Without one, or if it is damaged, there is nothing to compare with.
+    """
+    copy = folder / "graph.json"
+    if recipe.graph.file is None or not (folder / MADE_FROM).exists() or not copy.is_file():
+        return
+    try:
+        begun = LanguageGraph.from_json(read_regular(copy).decode())
+    except (ValueError, RecursionError):
+        return
+    path = Path(recipe.graph.file)
+    if begun.to_json() != given_graph(recipe, path).to_json():
+        raise TrainingError(
+            f"{folder} was begun with another graph than graph.file {path} has now; restore it ({copy} is a copy),"
+            " or give the run another name"
+        )
 
 
 def write_graph(work: WorkFolder, graph: LanguageGraph) -> Path:

@@ -13,14 +13,15 @@ from collections.abc import Mapping
 from cclm.data.pretrained import is_run
 from cclm.errors import ConfigError
 from cclm.experiments.early_checks import task_languages
+from cclm.formats.run_folder import MULTILINGUAL
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import MULTILINGUAL, sizes_of
+from cclm.training.run_inputs import sizes_of
 
 PARTS = 12
-"""The training has so many times the steps of the short one, unless `benchmark.max_steps` is set. A tenth of its target
-tokens is the limit; more than a twelfth of its steps may exceed it, where LRLs have small batches."""
+"""The main training has this many times the steps of the short one, unless `benchmark.max_steps` is set. The short one
+may cost at most a tenth of its target tokens; with more steps it could exceed that, where batches of LRLs are small."""
 TAU = 2.0
-"""Temperature of the short training: HRLs, which the gate goes by, are drawn more often, and no language is starved."""
+"""Temperature of the short training: HRLs, whose competence the gate uses, are drawn most, and no LRL is starved."""
 VALIDATIONS = 5
 """The least number of validations of the short training."""
 

@@ -8,6 +8,7 @@ Each stage knows whether its result on disk is up to date, how to produce it, an
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,12 +25,13 @@ from cclm.experiments.benchmark import (
     benchmark,
     benchmark_key,
     bitext_folder,
+    cache_lock,
     cached,
-    kept,
-    making,
+    known_losses,
+    reference_recipe,
     write_recipe,
 )
-from cclm.experiments.cache import adopt_benchmark, adopt_graph, adopt_prepared, to_adopt
+from cclm.experiments.cache import adopt_benchmark, adopt_data, to_adopt
 from cclm.experiments.cost import (
     NOTHING,
     Cost,
@@ -45,14 +47,14 @@ from cclm.experiments.early_checks import (
     refuse_impossible_model,
     refuse_missing_device,
     refuse_missing_losses,
+    refuse_read_only_work,
 )
-from cclm.experiments.executor import ALL_TASKS, Executor, Job, Watcher, nobody, read_recipe
-from cclm.experiments.graph import given_graph, graph_of, write_graph
+from cclm.experiments.executor import ALL_TASKS, Display, Executor, Job, Watcher, read_recipe
+from cclm.experiments.graph import given_graph, graph_of, needs_graph, refuse_other_graph, write_graph
 from cclm.formats.benchmark import Benchmark
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import reported, run_report
-from cclm.training.directory import origin_of
 from cclm.training.lock import Lock, announce
 from cclm.training.provenance import (
     begun_with,
@@ -65,19 +67,20 @@ from cclm.training.provenance import (
     with_total_of,
     write_config,
 )
+from cclm.training.run_inputs import origin_of
 from cclm.training.torchrun import world_size
 
 if TYPE_CHECKING:
     from cclm.training.ranks import Ranks
 
 KINDS = {"prepare": "prepared", "graph": "graph", "benchmark": "benchmark"}
-"""What the stages that have one keep in the cache."""
+"""The kind of the cache entry that a stage makes, for the stages that make one."""
 STAGES = ("prepare", "graph", "benchmark", "train", "translate", "score", "report")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of the pipeline. `is_done` also loads what is there, for the stages after it."""
+    """A step of the pipeline. `is_done` also loads its result, for the stages after it."""
 
     name: str
     is_done: Callable[[], bool]
@@ -92,8 +95,10 @@ class Planned:
     name: str
     to_do: bool
     cost: Cost = NOTHING
-    current: Path | None = None
-    """The entry of the cache that is current now, for a stage that has one."""
+    entry: Path | None = None
+    """The entry of the cache that is reused."""
+    unused: Path | None = None
+    """The entry of the cache that is current now and would not be any longer; it is kept."""
 
 
 @dataclass
@@ -105,8 +110,8 @@ class Pipeline:
     """Processes that prepare the text; one per core by default."""
     executor: Executor | None = None
     """Where bitext models are trained; by default as processes on this machine."""
-    watcher: Watcher = nobody
-    """Follows the bitext trainings."""
+    watcher: Watcher | None = None
+    """Follows the trainings for L*; by default a display of their own."""
     say: Callable[[str], object] = announce
     """Where lines about the benchmark, and about other processes that are waited for, go."""
     tensorboard: bool = False
@@ -140,11 +145,11 @@ class Pipeline:
         return (stage for stage in made if stage.name in names)
 
     def walk(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> list[str]:
-        """Makes every stage of these names that is not done; says of each whether it was made or skipped.
+        """Runs every stage of these names that is not done, and returns the names of those that were run.
 
-        Returns the names of those that were made.
+        Calls `say` with one line per stage: how long it took, or why it was skipped.
         """
-        made = []
+        refuse_read_only_work(self.work.path)
         self.trains = self.trains or "train" in names
         if "train" in names:
             self.refuse_other_settings()
@@ -152,15 +157,18 @@ class Pipeline:
             self.refuse_impossible(trains="train" in names)
             self.refuse_missing_device()
             refuse_too_little_memory(self.recipe)
-        if to_adopt(self.work):
-            with self._adopting():
-                adopt_prepared(self.work)
-                adopt_graph(self.work)
+        self.refuse_occupied(names)
+        with self.work.in_use():
+            self.adopt_data()
+            return self._make(names, say)
+
+    def _make(self, names: Sequence[str], say: Callable[[str], object]) -> list[str]:
+        made = []
         for stage in self.stages(names):
             start = time.monotonic()
-            if stage.name == "benchmark" and to_adopt(self.work):
+            if stage.name == "benchmark" and to_adopt(self.work, self.recipe):
                 with self._adopting():
-                    adopt_benchmark(self.work, as_one(self.recipe), self.data)
+                    adopt_benchmark(self.work, for_one_process(self.recipe), self.data)
             if stage.name in ("translate", "score") and not self.has_test_sets:
                 say(f"{stage.name:<10} skipped: there is no test set")
                 continue
@@ -172,31 +180,51 @@ class Pipeline:
                 made.append(stage.name)
                 say(f"{stage.name:<10} done in {time.monotonic() - start:.1f} s")
             if stage.name == "prepare" and "train" in names:
-                self.refuse_other_settings()  # of the data, too
+                self.refuse_other_settings()  # now the data can be compared, too
             self._point(stage.name)
             if stage.name == "train" and "translate" in names:
                 self._write_settings()
         return made
 
+    def adopt_data(self) -> None:
+        """Moves prepared data and a graph of version 0.1.0 into the cache."""
+        if to_adopt(self.work, self.recipe):
+            with self._adopting():
+                adopt_data(self.work, self.recipe)
+
     def _adopting(self) -> Lock:
         return Lock(self.work.path, file=self.work.path / ".adopting.lock", wait=self.say)
 
     def plan(self, names: Sequence[str] = STAGES) -> list[Planned]:
-        """What `walk` would do, without doing it. What depends on a stage that is not done is not done either."""
+        """What `walk` would do, without doing it. A stage is to do, too, if a stage that it needs is."""
         self.trains = "train" in names
         if self.trains:
             self.recipe = with_total_of(self.folder, self.recipe, world_size())
             self.refuse_other_settings()
         if {"benchmark", "train"} & set(names):
             self.refuse_impossible(trains=self.trains)
+        self.refuse_occupied(names)
         planned: dict[str, Planned] = {}
         for stage in self.stages(names):
             waits = any(planned[name].to_do for name in NEEDS[stage.name] if name in planned)
             impossible = stage.name in ("translate", "score") and self.prepared and not self.has_test_sets
             to_do = not impossible and (waits or not stage.is_done())
-            current = self.work.current(KINDS[stage.name]) if stage.name in KINDS else None
-            planned[stage.name] = Planned(stage.name, to_do, stage.cost() if to_do else NOTHING, current)
+            entry = None if to_do else self._entry(stage.name)
+            current = self.work.current(KINDS[stage.name]) if stage.name in KINDS and (to_do or entry) else None
+            unused = current if current != entry else None
+            planned[stage.name] = Planned(stage.name, to_do, stage.cost() if to_do else NOTHING, entry, unused)
         return list(planned.values())
+
+    def _entry(self, stage: str) -> Path | None:
+        """The entry of the cache with the result of a stage that is done; None if it is elsewhere, or not needed."""
+        found = None
+        if stage == "prepare":
+            found = self.data.folder
+        elif stage == "graph" and self.graph:
+            found = self.work.entry("graph", self._graph_key)
+        elif stage == "benchmark" and self.losses and not self.recipe.benchmark.file:
+            found = self.work.entry("benchmark", benchmark_key(for_one_process(self.recipe), self.data))
+        return found if found and found.exists() else None
 
     def run(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> bool:
         """`walk`, under torchrun and srun as well: there all ranks train together, and the first does the rest.
@@ -219,12 +247,12 @@ class Pipeline:
         elif stage == "graph":
             self.work.point("graph", self._graph_key)
         elif stage == "benchmark" and self.losses and not self.recipe.benchmark.file:
-            self.work.point("benchmark", benchmark_key(as_one(self.recipe), self.data))
+            self.work.point("benchmark", benchmark_key(for_one_process(self.recipe), self.data))
 
     def _write_settings(self) -> None:
         """Writes the settings of the run, trained now or before: those of the translation may be new."""
-        if bitext_folder(as_one(self.recipe), self.data).exists():
-            write_recipe(as_one(self.recipe), self.data)
+        if bitext_folder(for_one_process(self.recipe), self.data).exists():
+            write_recipe(for_one_process(self.recipe), self.data)
         write_config(self.folder, self.recipe, self.keys, world=world_size())
 
     @property
@@ -246,6 +274,24 @@ class Pipeline:
         """Raises TrainingError if the run was started with other settings, before any other work is done."""
         refuse_other_settings(self.folder, self.recipe, world_size(), self.prepared, force=self.force)
         refuse_other_benchmark(self.folder, self.recipe)
+        refuse_other_graph(self.folder, self.recipe)
+
+    def refuse_occupied(self, names: Sequence[str]) -> None:
+        """Raises DataError if something of the user's is where these stages need a link, before any work is done."""
+        needed = {
+            "prepare": ["prepared"],
+            "graph": ["graph.json", "graph.svg"] if needs_graph(self.recipe) else [],
+            "benchmark": self._links_to_losses("train" in names),
+        }
+        pointers = {pointer for name in names for pointer in needed.get(name, ())}
+        self.work.refuse_occupied(sorted(pointers - to_adopt(self.work, self.recipe)))
+
+    def _links_to_losses(self, trains: bool) -> list[str]:
+        """The links to L* where the recipe has it trained."""
+        source = self.recipe.benchmark.source
+        if source in ("none", "file") or (trains and not self.recipe.curriculum.needs_benchmark):
+            return []
+        return ["benchmark.json", "runs/bitext"] if source == "bitext" else ["benchmark.json"]
 
     def refuse_impossible(self, *, trains: bool) -> None:
         """Raises an error if the bitext models, or with `trains` the model itself, cannot be trained. Reads no text."""
@@ -260,7 +306,7 @@ class Pipeline:
             refuse_missing_losses(path, read_losses(path), self.recipe.data)
 
     def refuse_missing_device(self) -> None:
-        """A finished run can be reported on anywhere: the device is checked where nothing has been trained yet."""
+        """Refuses a missing device, unless something was trained before: a finished run can be reported on anywhere."""
         entries = Path(self.recipe.work) / "cache" / "benchmark"
         if self._trains_elsewhere:
             return
@@ -297,7 +343,7 @@ class Pipeline:
         entry = self._prepared_entry
         learns = not self.recipe.model.pretrained
         models = 1 if self.recipe.vocabulary.joint else len(self.recipe.data.languages) + 1
-        with making(self.work, "prepared", entry.name, self.say):
+        with cache_lock(self.work, "prepared", entry.name, self.say):
             self.prepared = self._preparation.existing(entry)  # another process may have made it meanwhile
             if self.prepared is None:
                 stages = {"learning subwords": models} if learns else {}
@@ -315,7 +361,7 @@ class Pipeline:
     def _has_graph(self) -> bool:
         self.graph = graph_of(self.recipe, self.data)
         if self.graph is None:
-            return not self.recipe.graph_file.exists()
+            return self.work.current("graph") is None
         for path in (self.work.entry("graph", self._graph_key) / "graph.json", self.recipe.graph_file):
             if path.is_file() and path.read_bytes() == self.graph.to_json().encode():
                 return True
@@ -327,7 +373,7 @@ class Pipeline:
 
     def _has_losses(self) -> bool:
         own = begun_with(self.folder, self.recipe) if self.trains else None
-        self.losses = own or kept(as_one(self.recipe), self.data, self.say)
+        self.losses = own or known_losses(for_one_process(self.recipe), self.data, self.say)
         if self.trains and not self.recipe.curriculum.needs_benchmark:
             if begun_without_losses(self.folder):
                 self.losses = None
@@ -337,11 +383,12 @@ class Pipeline:
     def _benchmark(self) -> None:
         if not self._trains_elsewhere:
             refuse_missing_device(self.recipe.training.device)  # once, and not by the process of every bitext model
-        self.losses = benchmark(
-            as_one(self.recipe), self.data, executor=self.executor, watcher=self.watcher, say=self.say
-        )
+        recipe = for_one_process(self.recipe)
+        shown = nullcontext(self.watcher) if self.watcher else Display(reference_recipe(recipe).training.max_steps)
+        with shown as watcher:
+            self.losses = benchmark(recipe, self.data, executor=self.executor, watcher=watcher, say=self.say)
         found, training = (
-            cached(as_one(self.recipe), self.data),
+            cached(for_one_process(self.recipe), self.data),
             whole_training_cost(self.recipe, self.prepared, world_size()),
         )
         if found and found.target_tokens is not None:
@@ -351,7 +398,7 @@ class Pipeline:
             )
 
     def _benchmark_cost(self) -> Cost:
-        return benchmark_cost(as_one(self.recipe), self.prepared)
+        return benchmark_cost(for_one_process(self.recipe), self.prepared)
 
     def _is_trained(self) -> bool:
         return is_finished(self.folder, self.recipe, self.data, self.losses, world_size())
@@ -366,7 +413,7 @@ class Pipeline:
         return self.prepared
 
     def train(self, ranks: "Ranks | None" = None) -> None:
-        """The training itself, when all that comes before it is there."""
+        """Trains the model of the recipe. The stages before it must be done."""
         from cclm.training.device import device_of  # torch: only where there is something to train
         from cclm.training.ranks import ALONE
         from cclm.training.session import Options, train
@@ -396,7 +443,7 @@ class Pipeline:
         from cclm.training.device import device_of
         from cclm.training.ranks import joined
 
-        with joined(device_of(self.recipe.training.device).torch) as ranks:
+        with joined(device_of(self.recipe.training.device).torch) as ranks, self.work.in_use():
             if ranks.first:
                 self.trains = True
                 self.refuse_other_settings()
@@ -431,7 +478,7 @@ def run_folder(recipe: Recipe) -> Path:
     return Path(recipe.work) / "runs" / recipe.name
 
 
-def as_one(recipe: Recipe) -> Recipe:
+def for_one_process(recipe: Recipe) -> Recipe:
     """The recipe for a single process with the same updates. Bitext models are always trained in a single process."""
     accumulate = recipe.training.accumulate * world_size()
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"accumulate": accumulate})})
@@ -443,7 +490,7 @@ def cache_keys(recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None) 
     keys |= {"graph": key_of(graph.to_json())} if graph else {}
     if recipe.benchmark.source == "none":
         return keys
-    return keys | {"benchmark": benchmark_key(as_one(recipe), prepared)}
+    return keys | {"benchmark": benchmark_key(for_one_process(recipe), prepared)}
 
 
 def describe(
@@ -458,6 +505,7 @@ def describe(
     folder.mkdir(parents=True, exist_ok=True)
     write_config(folder, recipe, cache_keys(recipe, prepared, graph), world=world_size())
     if graph:
+        refuse_other_graph(folder, recipe)
         write_if_changed(folder / "graph.json", graph.to_json())
     if losses:
         origin = loss_origin(recipe, prepared)
@@ -465,27 +513,32 @@ def describe(
 
 
 def loss_origin(recipe: Recipe, prepared: Prepared) -> Benchmark:
-    """The method and the cost of L*, as far as they are known; its losses are none."""
+    """The method and the cost of L*, as far as they are known, with an empty table of losses."""
     path = recipe.benchmark.file
     found = Benchmark.find(Path(path)) if path else None
     if recipe.benchmark.source in ("bitext", "multilingual"):
-        found = cached(as_one(recipe), prepared)
+        found = cached(for_one_process(recipe), prepared)
     known = {"method": found.method, "target_tokens": found.target_tokens} if found and found.method else {}
     return Benchmark.model_validate({"losses": {}, **known})
 
 
 def train_job(job: Job) -> None:
-    """Trains a job in this process, and scores it if asked to. What comes before the training has been made already."""
+    """Trains a job in this process, and scores it if asked to. The stages before must be done."""
+    recipe = job.settings()
+    with WorkFolder(Path(recipe.work)).in_use():  # the command that has started the job may be gone
+        _train_job(job, recipe)
+
+
+def _train_job(job: Job, recipe: Recipe) -> None:
     from cclm.training.session import Options, train
 
-    recipe = job.settings()
     prepared = Prepared.open(job.data)
     if job.only:  # a training for L*
         only = () if job.only == ALL_TASKS else (job.only,)
         train(recipe, prepared, None, None, job.folder, Options(only=only))
         return
     forks = {fork.name: fork for fork in map(read_recipe, job.forks)}
-    graph, losses = graph_of(recipe, prepared), kept(recipe, prepared)
+    graph, losses = graph_of(recipe, prepared), known_losses(recipe, prepared)
     options = Options(forks=forks, describe=lambda: describe(recipe, prepared, graph, losses, job.folder))
     train(recipe, prepared, graph, losses, job.folder, options)
     origin = origin_of(job.folder)

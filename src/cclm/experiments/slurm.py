@@ -1,8 +1,9 @@
-"""Runs trainings as jobs of SLURM, through submitit. The command that submits them only follows files.
+"""Submits trainings as jobs of SLURM, through submitit, and follows them by their files.
 
-Every job has a folder WORK/jobs/NAME-KEY, with what it is to do, what has become of it, and SLURM's output. SLURM's
-accounting is not needed: what a job came to is in its folder and in its run directory, and the queue tells whether it
-still exists. A job finds its run as any other process would, so it may be started again at any time.
+Every job has a folder WORK/jobs/NAME-KEY, with its task (job.json), its state (state.json) and SLURM's output. SLURM's
+accounting is not needed: the folder and the run directory have the result of a job, and `squeue` shows whether it still
+exists. A job resumes its run as any other process does, so it may be started again at any time. cclm cancels no job;
+`scancel` does.
 """
 
 import os
@@ -26,18 +27,18 @@ from cclm.recipe.schema import Recipe
 from cclm.training.lock import announce
 
 MANY = 32
-"""Jobs that are in SLURM's queue at the same time, unless the user says otherwise."""
+"""The default for the most jobs in SLURM's queue at the same time."""
 LOOK, ASK = 1.0, 10.0
-"""Seconds between two looks at the files of jobs, and between two questions to SLURM."""
+"""Seconds between two looks at the files of jobs, and between two calls of `squeue`."""
 WARNING = 90
-"""Seconds before its time limit that a job is told to save and to put itself back into the queue."""
+"""Seconds before its time limit at which SLURM signals a job, which then saves and is requeued."""
 RESTARTS = 10**6
 """How often a job may reach its time limit."""
 TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 
 def executor_of(recipe: Recipe, given: Mapping[str, object]) -> Executor:
-    """Where trainings run: as `given` on the command line, else as the recipe or the user's file says."""
+    """Where trainings run: as `given` on the command line, otherwise as in the recipe or in the user's file."""
     settings = execution_of(recipe.execution, given)
     if settings.executor == "processes":
         if given.get("slurm"):
@@ -73,7 +74,7 @@ class Slurm:
         more: Callable[[], Sequence[Job]] = lambda: (),
         say: Callable[[str], object] = announce,
     ) -> dict[str, str]:
-        """Runs all jobs. Those in the queue already, of a command that was interrupted, are not submitted again."""
+        """Runs all jobs. Jobs of an interrupted command that are still in the queue are not submitted again."""
         waiting: list[Job] = list(jobs)
         running: list[_Submitted] = []
         failed: dict[str, str] = {}
@@ -85,7 +86,7 @@ class Slurm:
                 time.sleep(LOOK)
                 queue.ask()
                 for each in list(running):
-                    ended = each.has_ended(queue, say)  # asked first: whatever it wrote before is then in the log
+                    ended = each.has_ended(queue, say)  # before its log is read, which is complete then
                     for event in each.events():
                         watcher(each.job, event)
                     if ended:
@@ -170,11 +171,11 @@ def _job_file(job: Job) -> JobFile:
 
 
 class Queue:
-    """The user's jobs in SLURM's queue, as last asked for."""
+    """The user's jobs in SLURM's queue, as of the last call of `squeue`."""
 
     def __init__(self) -> None:
         self.answers = 0
-        """How often SLURM has answered."""
+        """How often `squeue` has answered."""
         self._names: set[str] = set()
         self._asked = 0.0
         self.ask()
@@ -183,11 +184,11 @@ class Queue:
         return name in self._names
 
     def add(self, name: str) -> None:
-        """Counts a job that was submitted since."""
+        """Adds a job that was submitted after that call."""
         self._names.add(name)
 
     def ask(self) -> None:
-        """Asks SLURM, if that was not just done. Without an answer, nothing changes."""
+        """Calls `squeue`, at most every `ASK` seconds once it has answered. If it fails, nothing changes."""
         if self.answers and time.monotonic() - self._asked < ASK:
             return
         self._asked = time.monotonic()
@@ -213,7 +214,7 @@ class _Submitted:
         return self._log.new()
 
     def has_ended(self, queue: Queue, say: Callable[[str], object]) -> bool:
-        """Whether the job is over. One that SLURM no longer knows has failed, once SLURM has said so twice."""
+        """Whether the job is over. It has failed if two answers of `squeue` in a row do not list it."""
         state = JobState.find(self._folder / STATE)
         if state and state.state != self._shown:
             self._shown = state.state
@@ -238,8 +239,8 @@ class _Submitted:
 class Task:
     """What submitit runs on a node: a process of its own that does the job.
 
-    SLURM's signal that the time is nearly up goes to that process, which saves and ends; then submitit puts the job
-    back into the queue.
+    Shortly before the time limit, SLURM's signal is passed to that process, which saves and ends; then submitit puts
+    the job back into the queue.
     """
 
     def __init__(self, folder: str) -> None:

@@ -9,9 +9,11 @@ from cclm.atomic import write_if_changed
 from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.benchmark import bitext_folder, bitext_jobs, reference_recipe
+from cclm.experiments.benchmark import as_bitext, bitext_folder, bitext_jobs, reference_recipe
+from cclm.experiments.cost import benchmark_cost
 from cclm.experiments.executor import Display, Executor, Job, Remaining, processes_for
-from cclm.experiments.pipeline import Pipeline, loss_origin
+from cclm.experiments.graph import refuse_other_graph
+from cclm.experiments.pipeline import Pipeline, Planned, loss_origin, run_folder
 from cclm.experiments.study_results import Trial, outcome, results
 from cclm.formats.log import Log
 from cclm.formats.run import CONFIG, read_settings
@@ -35,25 +37,25 @@ DECLARED = "declared.json"
 
 @dataclass(frozen=True)
 class StudyRun:
-    """A study on its way: its recipe, its folder, and the data and L* that all its trials share."""
+    """A study that is being run: its recipe, its folder, and the data and L* that all its trials share."""
 
     study: Study
     recipe: Recipe
     pipeline: Pipeline
     executor: Executor
     own: dict[str, Pipeline] = field(default_factory=dict)
-    """The data and L* of arms that change settings of the data."""
+    """Pipelines of arms that have data or L* of their own."""
 
     def pipeline_of(self, arm: str) -> Pipeline:
-        """The data and L* of an arm."""
+        """The pipeline that has the data and L* of an arm."""
         return self.own.get(arm, self.pipeline)
 
     def losses_of(self, arm: str) -> Path:
-        """L* as a table that the trials of an arm are given."""
+        """The path of the table with L* for the trials of an arm."""
         return self.folder / (f"losses-{arm}.json" if arm in self.own else "losses.json")
 
     def table_of(self, arm: str) -> dict[str, object]:
-        """The changes to the recipe of an arm that give it L*; none where there is no L*."""
+        """The changes to the recipe of an arm by which its trials read L* from that table; empty without L*."""
         pipeline = self.pipeline_of(arm)
         if not pipeline.losses:
             return {}
@@ -68,9 +70,10 @@ class StudyRun:
 
     def trials(self) -> list[Trial]:
         """Every arm with every seed, ordered by seed, so that all arms have results early."""
-        return [self._trial(arm, seed) for seed in self.study.seeds for arm in self.study.arms]
+        return [self.trial(arm, seed) for seed in self.study.seeds for arm in self.study.arms]
 
-    def _trial(self, arm: str, seed: int) -> Trial:
+    def trial(self, arm: str, seed: int) -> Trial:
+        """An arm with a seed."""
         run = f"runs/{arm}.{seed}"
         if arm != BITEXT:
             folder = Path(self.recipe.work) / run
@@ -111,11 +114,9 @@ def run(study: Study, executor: Executor | None = None) -> Path:
     """
     executor = executor or processes_for(study.recipe_of().training.device)
     folder = study_folder(study, study.recipe_of())
-    _refuse_other_declaration(study, folder)
-    _refuse_impossible(study)
+    _refuse(study)
     Pipeline(study.recipe_of(), executor=executor).refuse_missing_device()
-    _refuse_other_settings(study, folder.parents[1] / "runs")
-    with Lock(folder, wait=announce):
+    with Lock(folder, wait=announce), WorkFolder(folder.parents[1]).in_use():
         _declare(study, folder)
         return _run(study, executor)
 
@@ -150,6 +151,15 @@ def _run(study: Study, executor: Executor) -> Path:
     return page
 
 
+def _refuse(study: Study) -> None:
+    """Refuses what can be known before any work is done."""
+    folder = study_folder(study, study.recipe_of())
+    _refuse_other_declaration(study, folder)
+    _refuse_impossible(study)
+    _refuse_other_settings(study, folder.parents[1] / "runs")
+    _refuse_occupied(study)
+
+
 def _refuse_impossible(study: Study) -> None:
     """Refuses arms that could not be trained, before anything is declared."""
     for arm in study.arms:
@@ -161,18 +171,33 @@ def _refuse_impossible(study: Study) -> None:
                 raise type(error)(f"arm {arm}: {error}") from None
 
 
+def _refuse_occupied(study: Study) -> None:
+    """Raises DataError if something of the user's is where the study needs a link, before any work is done."""
+    recipe = study.recipe_of()
+    Pipeline(recipe).refuse_occupied(("prepare", "graph", "benchmark"))
+    seeds = [seed for seed in study.seeds if seed != recipe.seed] if BITEXT in study.arms else []
+    WorkFolder(Path(recipe.work)).refuse_occupied(f"runs/{BITEXT}.{seed}" for seed in seeds)
+
+
 def _own_data(study: Study, recipe: Recipe, executor: Executor) -> dict[str, Pipeline]:
     """Prepares data and trains L* separately for each arm that changes `data`, `vocabulary` or `benchmark` settings."""
     found: dict[str, Pipeline] = {}
-    for arm in study.arms:
-        own = recipe if arm == BITEXT else study.recipe_of(arm, recipe.seed, **steps_to_come(study, arm))
-        if (own.data, own.vocabulary, own.benchmark) == (recipe.data, recipe.vocabulary, recipe.benchmark):
-            continue
-        same = recipe.model_copy(update={"data": own.data, "vocabulary": own.vocabulary, "benchmark": own.benchmark})
+    for arm, same in _own_recipes(study, recipe).items():
         with Display(reference_recipe(same).training.max_steps) as display:
             display.print(f"{arm}: data or L* of its own")
             found[arm] = Pipeline(same, executor=executor, watcher=display, say=display.print)
             found[arm].walk(("prepare", "graph", "benchmark"))
+    return found
+
+
+def _own_recipes(study: Study, recipe: Recipe) -> dict[str, Recipe]:
+    """The recipes of data and L* of the arms that do not share them."""
+    found: dict[str, Recipe] = {}
+    for arm in study.arms:
+        own = recipe if arm == BITEXT else study.recipe_of(arm, recipe.seed, **steps_to_come(study, arm))
+        parts = {"data": own.data, "vocabulary": own.vocabulary, "benchmark": own.benchmark}
+        if any(getattr(recipe, name) != part for name, part in parts.items()):
+            found[arm] = recipe.model_copy(update=parts)
     return found
 
 
@@ -183,7 +208,7 @@ def _own_costs(made: StudyRun) -> dict[str, int | None]:
 
 
 def _declare(study: Study, folder: Path) -> None:
-    """Writes down what is asked before the first run; from then on it must not change."""
+    """Writes comparisons, endpoint, seeds and tuning to declared.json before the first run; they must not change."""
     if not (folder / DECLARED).exists():
         _declared(study).write(folder / DECLARED)
     _refuse_other_declaration(study, folder)
@@ -223,6 +248,7 @@ def _refuse_other_settings(study: Study, runs: Path) -> None:
         try:
             refuse_other_settings(run, study.recipe_of(arm, seed))
             refuse_other_benchmark(run, study.recipe_of(arm, seed), in_study=True)
+            refuse_other_graph(run, study.recipe_of(arm, seed))
         except TrainingError as error:
             refused.append(error)
     if refused and len(refused) == len(trials):
@@ -263,13 +289,18 @@ def _due(made: StudyRun, trial: Trial) -> list[Job]:
         WorkFolder(Path(made.recipe.work)).link(trial.run, trial.folder)
         jobs = [replace(job, name=f"{trial.name}/{job.name}") for job in jobs]
         return [job for job in jobs if not _is_done(made, job, BITEXT)]
-    waits_for = made.study.after.get(trial.arm)
-    steps = _admissions(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}")) if waits_for else {}
-    more = {**steps_to_come(made.study, trial.arm, steps), **made.table_of(trial.arm)}
-    settings = made.study.recipe_of(trial.arm, trial.seed, **more)
+    settings = _settings(made, trial)
     job = replace(_job(made, settings, trial.folder, trial.arm), name=trial.name, scored=True)
     done = _is_done(made, job, trial.arm) and Evaluation(trial.folder).scored()
     return [] if done else [job]
+
+
+def _settings(made: StudyRun, trial: Trial) -> Recipe:
+    """The recipe of a trial, which the arms that it waits for have been trained for."""
+    waits_for = made.study.after.get(trial.arm)
+    steps = _admissions(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}")) if waits_for else {}
+    more = {**steps_to_come(made.study, trial.arm, steps), **made.table_of(trial.arm)}
+    return made.study.recipe_of(trial.arm, trial.seed, **more)
 
 
 def _job(made: StudyRun, settings: Recipe, folder: Path, arm: str) -> Job:
@@ -337,7 +368,7 @@ def tune(made: StudyRun) -> Tuned:
 
 
 def lowest(losses: Sequence[float | None]) -> int:
-    """Which of them is the lowest; of equals, the first."""
+    """The index of the lowest loss; of equal ones, the first."""
     known = [math.inf if loss is None else loss for loss in losses]
     return min(range(len(known)), key=lambda i: known[i])
 
@@ -346,13 +377,17 @@ def _train_tries(made: StudyRun, tries: list[Try]) -> dict[str, str]:
     """Trains the tries that are not done; returns why some failed."""
     jobs = []
     for tried in tries:
-        more = {"name": tried.name, **made.table_of(tried.arm)}
-        settings = made.study.tuned({tried.arm: tried.value}).recipe_of(tried.arm, tried.seed, **more)
-        jobs.append((_job(made, settings, Path(made.recipe.work) / "runs" / tried.name, tried.arm), tried.arm))
+        settings = _try_settings(made, tried)
+        jobs.append((_job(made, settings, run_folder(settings), tried.arm), tried.arm))
     due = [job for job, arm in jobs if not _is_done(made, job, arm)]
     with Display(made.recipe.training.max_steps) as display:
         remaining = Remaining(display, len(due), f"{len(jobs)} tries of the tuning")
         return made.executor.run(due, remaining, say=display.print)
+
+
+def _try_settings(made: StudyRun, tried: Try) -> Recipe:
+    more = {"name": tried.name, **made.table_of(tried.arm)}
+    return made.study.tuned({tried.arm: tried.value}).recipe_of(tried.arm, tried.seed, **more)
 
 
 def _try(tried: Try, recipe: Recipe, why: str | None) -> TryResult:
@@ -370,3 +405,79 @@ def _try(tried: Try, recipe: Recipe, why: str | None) -> TryResult:
         steps=found.steps if found else None,
         tokens=found.tokens if found else None,
     )
+
+
+# --- dry runs ---------------------------------------------------------------------------------------------------------
+
+BEFORE = ("prepare", "graph", "benchmark")
+"""The stages before the trials."""
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What would be made for the trials of a study, and which of its trainings are done."""
+
+    pipeline: Pipeline
+    stages: list[Planned]
+    """The stages before the trials."""
+    own: dict[str, list[Planned]]
+    """The same for each arm with data or L* of its own."""
+    tried: list[Try]
+    """Tries of the tuning that are trained."""
+    finished: list[Trial]
+    """Trials that are trained and scored."""
+
+
+def plan(study: Study) -> StudyPlan:
+    """What `run` would do, and what it would find done. Changes nothing."""
+    _refuse(study)
+    recipe = study.recipe_of()
+    pipeline, own = Pipeline(recipe), {arm: Pipeline(each) for arm, each in _own_recipes(study, recipe).items()}
+    stages, of_arms = pipeline.plan(BEFORE), {arm: each.plan(BEFORE) for arm, each in own.items()}
+    made = StudyRun(study, recipe, pipeline, processes_for(recipe.training.device), own)
+    tries = study.tune.tries() if study.tune else []
+    return StudyPlan(pipeline, stages, of_arms, [each for each in tries if _is_tried(made, each)], _finished(made))
+
+
+def _is_tried(made: StudyRun, tried: Try) -> bool:
+    settings, pipeline = _try_settings(made, tried), made.pipeline_of(tried.arm)
+    return bool(pipeline.prepared) and is_finished(run_folder(settings), settings, pipeline.data, pipeline.losses)
+
+
+def _finished(made: StudyRun) -> list[Trial]:
+    """The trials that are trained and scored. A trial is not if one that it waits for is not."""
+    choices = _choices(made)
+    untuned = set(made.study.tune.arms if made.study.tune else ()) - choices.keys()
+    made = replace(made, study=made.study.tuned(choices))
+    found: dict[str, Trial] = {}
+    for arm in (arm for wave in made.study.waves() for arm in wave if arm not in untuned):
+        for seed in made.study.seeds if made.pipeline_of(arm).prepared else ():
+            trial = made.trial(arm, seed)
+            waits_for = [f"{earlier}.{seed}" for earlier in made.study.after.get(arm, ())]
+            if found.keys() >= set(waits_for) and _is_finished(made, trial):
+                found[trial.name] = trial
+    return list(found.values())
+
+
+def _choices(made: StudyRun) -> dict[str, object]:
+    """The values of tuned arms that tuned.json has chosen."""
+    found = TunedFile.find(made.folder / "tuned.json") if made.study.tune else None
+    if not found or not made.study.tune:
+        return {}
+    values = {arm: next(iter(keys.values())) for arm, keys in made.study.tune.arms.items()}
+    return {
+        arm: value
+        for arm, tuned in found.arms.items()
+        for value, row in zip(values[arm], tuned.tries, strict=True)
+        if row.chosen
+    }
+
+
+def _is_finished(made: StudyRun, trial: Trial) -> bool:
+    if trial.arm == BITEXT:
+        mine = as_bitext(made.recipe.model_copy(update={"seed": trial.seed}))
+        trained = benchmark_cost(mine, made.pipeline.data).steps == 0
+    else:
+        pipeline = made.pipeline_of(trial.arm)
+        trained = is_finished(trial.folder, _settings(made, trial), pipeline.data, pipeline.losses)
+    return trained and Evaluation(trial.folder).scored() is not None

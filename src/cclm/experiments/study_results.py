@@ -1,8 +1,9 @@
-"""What a finished training came to, read from its files."""
+"""The content of results.json: the outcome of every trial, the means of every arm, and the comparisons of arms."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
 from cclm.curriculum import LanguageGraph
 from cclm.data.batches import Batches
@@ -16,10 +17,11 @@ from cclm.experiments.benchmark import reference_folder
 from cclm.formats import study as formats
 from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log, Validation
+from cclm.formats.run_folder import MULTILINGUAL
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, plain
-from cclm.training.directory import MULTILINGUAL, tasks
 from cclm.training.provenance import newest_checkpoint, progress_of
+from cclm.training.tasks import tasks
 
 SHARES = (50, 75, 100)
 """Percent of the budget at which the dev loss is reported: short runs favour other methods than long ones."""
@@ -27,7 +29,7 @@ SHARES = (50, 75, 100)
 
 @dataclass(frozen=True)
 class Outcome:
-    """A training in numbers; losses are of the selected checkpoint, in bits per token."""
+    """The outcome of a training; losses are those of the selected checkpoint, in bits per token."""
 
     steps: int
     best: int | None
@@ -44,7 +46,7 @@ class Outcome:
 
 
 def outcome(run: Path, max_steps: int, batches: Mapping[str, int]) -> Outcome:
-    """What a training came to; `batches` are those of a pass over each language."""
+    """The outcome of a finished training, from its log; `batches` is the number per pass over each language."""
     log = Log.read(run / "log.jsonl")
     stopped, best = log.stopped, log.best
     if stopped is None or best is None:
@@ -75,7 +77,7 @@ def _macro_at(validations: Mapping[int, Validation], step: int) -> float | None:
 
 @dataclass(frozen=True)
 class BitextOutcome:
-    """A folder of bitext runs in numbers."""
+    """The outcome of the bitext runs in a folder: steps and tokens are sums over them."""
 
     steps: int
     tokens: int
@@ -83,7 +85,7 @@ class BitextOutcome:
 
 
 def bitext_outcome(folder: Path, names: Sequence[str]) -> BitextOutcome:
-    """What the bitext models of these tasks came to together."""
+    """The outcome of the bitext models of these tasks."""
     found = {name: outcome(folder / name, 0, {}) for name in names}
     return BitextOutcome(
         steps=sum(each.steps for each in found.values()),
@@ -105,7 +107,7 @@ class Trial:
     seed: int
     folder: Path
     run: str
-    """Its place in the work folder; of bitext models a link to `folder`."""
+    """The path of the run in the work folder; for bitext models, that of a link to `folder`."""
 
     @property
     def name(self) -> str:
@@ -122,7 +124,7 @@ def results(
     failed: Mapping[str, str],
     graph: LanguageGraph | None,
 ) -> formats.StudyResults:
-    """Facts only, no clock: the results are the same however often a study was interrupted."""
+    """The results of a study. They contain no times, so that they are the same however often it was interrupted."""
     groups = scored_groups(recipe, prepared)
     batches = _batches(recipe, prepared)
     made = [_trial(trial, recipe, batches, failed.get(trial.name)) for trial in trials]
@@ -173,7 +175,7 @@ def _benchmark(recipe: Recipe, prepared: Prepared, losses: Mapping[str, float]) 
 
 
 def _batches(recipe: Recipe, prepared: Prepared) -> dict[str, int]:
-    """Batches in a pass over each task."""
+    """The number of batches per pass over each task."""
     return {
         name: len(
             Batches(
@@ -246,8 +248,8 @@ def _metric(finished: Sequence[formats.Trial], metric: str, groups: Groups) -> f
 
 
 def _more_scores(finished: Sequence[formats.Trial], groups: Groups) -> dict[str, formats.MoreScores]:
-    """What was measured beside BLEU and chrF, on average: of a language where all seeds have it, of a group where any
-    of its languages has it."""
+    """Scores other than BLEU and chrF, mean over seeds. A language needs the score in all seeds, a group in any of its
+    languages."""
     found: dict[str, formats.MoreScores] = {}
     rows = [_rows(trial) for trial in finished]
     for name in dict.fromkeys(name for each in rows for row in each.values() for name in row if name not in ALWAYS):
@@ -265,12 +267,12 @@ def _rows(trial: formats.Trial) -> dict[str, dict[str, float]]:
 
 
 def score(trial: formats.Trial, metric: str, names: list[str]) -> float | None:
-    """The mean score of a trial over these languages; None where there is none of them."""
+    """The mean score of a trial over these languages; None without languages."""
     return mean(_rows(trial)[name][metric] for name in names)
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of what is there."""
+    """The mean of the values that are not None; None if there are none."""
     found = [value for value in values if value is not None]
     return sum(found) / len(found) if found else None
 
@@ -279,7 +281,7 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 
 def comparisons(study: Study, made: Sequence[formats.Trial], groups: Groups, work: Path) -> list[formats.Comparison]:
-    """Primary ones first, then every arm against the baseline; the endpoint first, then the rest."""
+    """The primary comparisons, then every arm with the baseline; each by the endpoint first, then the other metric."""
     pairs = [*study.primary, *((arm, study.against) for arm in study.arms if arm != study.against)]
     metrics: tuple[MetricName, ...] = ("chrf", "bleu") if study.endpoint == "chrf" else ("bleu", "chrf")
     found: list[formats.Comparison] = []
@@ -287,7 +289,7 @@ def comparisons(study: Study, made: Sequence[formats.Trial], groups: Groups, wor
         for metric in metrics:
             of_pair = _compare(study, made, groups, pair, metric)
             found += _resample(of_pair, made, groups, work) if len(study.seeds) == 1 else of_pair
-    return [_with_sentence(comparison) for comparison in _with_holm(found)]
+    return [_with_sentence(each, _higher(study, made, groups, each)) for each in _with_holm(found)]
 
 
 def _compare(
@@ -327,7 +329,10 @@ def _by_seed(study: Study, made: Sequence[formats.Trial], arm: str, metric: str,
 def _resample(
     of_pair: list[formats.Comparison], made: Sequence[formats.Trial], groups: Groups, work: Path
 ) -> list[formats.Comparison]:
-    """Intervals and p of one seed, from its sentences; the comparison over all languages has each language's too."""
+    """The comparisons of a study with one seed, with intervals and p from a bootstrap of its test sentences.
+
+    The comparison over all languages also has those of each language.
+    """
     if not of_pair:
         return []
     runs = {trial.arm: work / trial.run for trial in made}
@@ -350,11 +355,17 @@ def _with_holm(found: Sequence[formats.Comparison]) -> list[formats.Comparison]:
     return [each.model_copy(update={"holm": adjusted.get(i)}) for i, each in enumerate(found)]
 
 
-def _with_sentence(found: formats.Comparison) -> formats.Comparison:
-    """The comparison with the one sentence that it licenses."""
+def _higher(study: Study, made: Sequence[formats.Trial], groups: Groups, found: formats.Comparison) -> float:
+    """The higher mean score of the two arms of a comparison."""
+    pair = (found.first, found.second)
+    return max(fmean(_by_seed(study, made, arm, found.metric, groups[found.over]).values()) for arm in pair)
+
+
+def _with_sentence(found: formats.Comparison, higher: float) -> formats.Comparison:
+    """The comparison with a sentence that states its conclusion, given the higher of the two scores."""
     metric = {"bleu": "BLEU", "chrf": "chrF"}[found.metric]
     over = {"all": "", "hrl": " on HRLs", "lrl": " on LRLs"}[found.over]
     adjusted = found.holm is not None
-    numbers = (found.mean, found.low, found.high, found.holm if adjusted else found.p, adjusted)
+    numbers = (found.mean, found.low, found.high, found.holm if adjusted else found.p, adjusted, higher)
     compared = Comparison(found.first, found.second, metric + over, len(found.differences), *numbers)
     return found.model_copy(update={"sentence": sentence(compared)})

@@ -1,5 +1,5 @@
-"""`cclm sweep`: the paper's search for the threshold, as a tree. Runs that differ in the gate alone are one run until
-they first decide otherwise: every leaf ends as if it had been trained alone, and shared beginnings are trained once."""
+"""`cclm sweep`: the paper's search for the threshold. The runs form a tree: steps that several runs share are trained
+once (`cclm.training.forking`), and every leaf ends as if it had been trained alone."""
 
 import json
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from cclm.atomic import write_if_changed
+from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import reference_recipe
@@ -19,9 +20,9 @@ from cclm.formats.log import Log, Probe, Stopped
 from cclm.recipe.methods import CompetenceSection
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import write_sweep
-from cclm.training.directory import origin_of
 from cclm.training.lock import Lock, announce
 from cclm.training.provenance import is_finished
+from cclm.training.run_inputs import origin_of
 
 Aggregate = Literal["max", "avg"]
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -49,13 +50,13 @@ class Leaf:
 
     @property
     def shared_steps(self) -> int:
-        """Steps that it shared with the run it parted from."""
+        """Steps that it shared with the run that it was separated from."""
         origin = origin_of(self.folder)
         return (origin.step or 0) if origin else 0
 
     @property
     def same_as(self) -> str | None:
-        """The run that it never parted from."""
+        """The run that it is identical to, because it was never separated from it; None otherwise."""
         origin = origin_of(self.folder)
         return origin.run if origin and origin.same else None
 
@@ -75,7 +76,7 @@ def sweep(
 ) -> Path:
     """Trains the grid, as far as it is not done; writes sweep.json and its page, which it returns.
 
-    A sweep of the same name in another process is waited for.
+    Waits while another process runs a sweep of the same name.
     """
     if any(len(set(values)) < len(values) or not values for values in (thresholds, aggregates)):
         raise ConfigError(
@@ -84,14 +85,20 @@ def sweep(
         )
     beside = _rival(rival) if rival else None
     executor = executor or processes_for(recipe.training.device)
-    gate = CompetenceSection(name="competence")  # of every leaf, whatever the recipe has
-    curriculum = recipe.curriculum.model_copy(update={"gate": gate})
-    Pipeline(recipe.model_copy(update={"curriculum": curriculum})).refuse_impossible(trains=True)
+    refuse_impossible(recipe)
     Pipeline(recipe, executor=executor).refuse_missing_device()
     for each in grid_recipes(recipe, thresholds, aggregates):
         Pipeline(each).refuse_other_settings()  # before anything is made for them
-    with Lock(sweep_folder(recipe), wait=announce):
+    Pipeline(recipe).refuse_occupied(("prepare", "graph", "benchmark"))
+    with Lock(sweep_folder(recipe), wait=announce), WorkFolder(Path(recipe.work)).in_use():
         return _sweep(recipe, thresholds, aggregates, executor, beside)
+
+
+def refuse_impossible(recipe: Recipe) -> None:
+    """Raises an error if the leaves of a sweep cannot be trained. Reads no text."""
+    gate = CompetenceSection(name="competence")  # of every leaf, whatever the recipe has
+    curriculum = recipe.curriculum.model_copy(update={"gate": gate})
+    Pipeline(recipe.model_copy(update={"curriculum": curriculum})).refuse_impossible(trains=True)
 
 
 def _sweep(
@@ -163,10 +170,12 @@ def train_tree(grid: Sequence[Leaf], executor: Executor, watcher: Watcher, pipel
 
     def jobs(found: Sequence[Leaf]) -> list[Job]:
         seen.update(leaf.name for leaf in found)
-        return [_job(leaf, grid, pipeline.data.folder) for leaf in found if not _is_done(leaf, pipeline)]
+        return [
+            _job(leaf, grid, pipeline.data.folder) for leaf in found if not is_done(read_recipe(leaf.recipe), pipeline)
+        ]
 
     def ready() -> list[Job]:
-        """Leaves that have got a run directory since the last time."""
+        """Jobs for leaves that have got a run directory since the last call."""
         return jobs([leaf for leaf in grid if leaf.begun and leaf.name not in seen])
 
     while left := [leaf for leaf in grid if leaf.name not in seen]:
@@ -183,12 +192,13 @@ def _job(leaf: Leaf, grid: Sequence[Leaf], data: Path) -> Job:
     return Job(leaf.name, leaf.recipe, leaf.folder, data, forks=others, scored=True)
 
 
-def _is_done(leaf: Leaf, pipeline: Pipeline) -> bool:
-    if not leaf.folder.exists():
+def is_done(leaf: Recipe, pipeline: Pipeline) -> bool:
+    """Whether the run of a leaf's recipe is trained, and scored unless it is the same as another one."""
+    folder = run_folder(leaf)
+    if not folder.exists() or not is_finished(folder, leaf, pipeline.data, pipeline.losses):
         return False
-    settings = read_recipe(leaf.recipe)
-    finished = is_finished(leaf.folder, settings, pipeline.data, pipeline.losses)
-    return finished and (leaf.same_as is not None or Evaluation(leaf.folder).scored() is not None)
+    origin = origin_of(folder)
+    return bool(origin and origin.same) or Evaluation(folder).scored() is not None
 
 
 def results(recipe: Recipe, grid: Sequence[Leaf], rival: formats.Rival | None) -> formats.Sweep:

@@ -1,7 +1,9 @@
 """The base classes of all formats: versioned JSON, with errors that name file, field, value and a remedy."""
 
+import errno
 import hashlib
 import json
+import stat
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -33,7 +35,7 @@ class JsonFile(Part):
     def read(cls, path: Path) -> Self:
         """Reads a file. DataError if it is missing, damaged or of another version."""
         try:
-            text = path.read_bytes()
+            text = read_regular(path)
         except OSError as error:
             raise DataError(f"{path}: {error.strerror or error}; {cls.advice}") from None
         return cls.parse(text, str(path))
@@ -75,10 +77,25 @@ class JsonFile(Part):
         return write_if_changed(path, self.text())
 
 
+def read_regular(path: Path) -> bytes:
+    """The content of a file; OSError if it is not a regular one.
+
+    Opening a pipe without a writer would block forever. The shell's `<(...)` is /dev/fd/N and has a writer.
+    """
+    mode = path.stat().st_mode
+    is_open = stat.S_ISFIFO(mode) and path.parts[:2] == ("/", "dev")
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_open):
+        raise OSError(errno.EINVAL, "not a regular file; copy its content into one", str(path))
+    return path.read_bytes()
+
+
 def sha256(path: Path) -> str:
     """The SHA-256 checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:  # that of a read, as on a broken disk, comes without the name
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 class FileFacts(Part):

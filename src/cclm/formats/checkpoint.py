@@ -11,6 +11,7 @@ other runs.
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,6 +30,7 @@ PROBE = "probe.safetensors"
 CURRICULUM, PROGRESS, MANIFEST, FORKS = "curriculum.json", "progress.json", "manifest.json", "followers.json"
 FILES = (MODEL, OPTIMIZER, AVERAGE, PROBE, CURRICULUM, PROGRESS, MANIFEST, FORKS)
 REQUIRED = (MODEL, OPTIMIZER, CURRICULUM, PROGRESS)
+NAME = re.compile("step-[0-9]{8,}")
 LATEST, BEST = "latest", "best"
 ADVICE = "remove this checkpoint: training then resumes from the one before it"
 ALL_STEPS = "all steps are done"
@@ -47,8 +49,16 @@ def folder_name(step: int) -> str:
 
 
 def checkpoint_folders(folder: Path) -> list[Path]:
-    """All checkpoints in a `checkpoints` folder, including damaged ones, oldest first."""
-    return sorted(folder.glob("step-*"))
+    """All checkpoints in a `checkpoints` folder, including damaged ones, oldest first.
+
+    Other names, as of copies that a user has made, are not those of checkpoints.
+    """
+    return sorted((path for path in folder.glob("step-*") if NAME.fullmatch(path.name)), key=step_of)
+
+
+def step_of(folder: Path) -> int:
+    """The step of a checkpoint, by the name of its folder."""
+    return int(folder.name.removeprefix("step-"))
 
 
 def weights_file(folder: Path) -> str:

@@ -79,4 +79,7 @@ class Export(JsonFile):
     special: dict[str, StrictInt] = {}
     """Of a pretrained model, in an export that stands alone: the symbols that are not text, with their ids."""
     files: dict[str, FileFacts]
-    """All other files by their path in the folder. Version 0.1.0 wrote only sizes; its models are exported again."""
+    """All files of the model by their path in the folder. Version 0.1.0 wrote only sizes; its models are exported
+    again."""
+    texts: dict[str, FileFacts] = {}
+    """The model card and the script of an export that stands alone, which its user may edit."""

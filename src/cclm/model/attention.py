@@ -12,6 +12,12 @@ from cclm.model.packing import Packing
 from cclm.model.random import dropout as drop
 from cclm.model.random import linear
 
+FEW_SCORES = 1 << 16
+"""With fewer attention scores, a CPU multiplies them in float32 even in half precision.
+
+oneDNN prepares a product of half-precision matrices anew for every shape, and here each batch has a shape of its own.
+"""
+
 
 class Attention(nn.Module):
     """Attention from each token of `x` to the tokens of `memory` in the same sentence.
@@ -78,6 +84,11 @@ def explicit(
     dropout: float,
 ) -> Tensor:
     """Computes attention step by step. Every sentence needs at least one real key; a source always has </s>."""
+    batch, heads, length, _ = query_BHTK.shape
+    if torch.is_autocast_enabled("cpu") and batch * heads * length * key_BHSK.shape[2] < FEW_SCORES:
+        with torch.autocast("cpu", enabled=False):
+            exact = (x.float() for x in (query_BHTK, key_BHSK, value_BHSK))
+            return explicit(*exact, keys=keys, causal=causal, dropout=dropout).to(query_BHTK.dtype)
     scores_BHTS = (query_BHTK / math.sqrt(query_BHTK.shape[-1])) @ key_BHSK.transpose(2, 3)
     if not causal:
         scores_BHTS.masked_fill_(keys.padding_BT[:, None, None, :], -math.inf)

@@ -128,7 +128,7 @@ class Pretrained(TranslationModel):
 
 def load(folder: Path, start: Start) -> Pretrained:
     """The model in a folder, ready for training. Weights are read from safetensors files alone."""
-    with _quiet():
+    with quiet():
         from transformers import AutoModelForSeq2SeqLM
 
         model = AutoModelForSeq2SeqLM.from_pretrained(folder, use_safetensors=True, dtype=torch.float32)
@@ -213,7 +213,7 @@ def _train_rows(weight: nn.Parameter, *, only: list[int] | None = None, without:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps transformers from printing its own messages and progress."""
     import transformers.utils.logging as chatter
 

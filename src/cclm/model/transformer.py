@@ -108,7 +108,7 @@ class Transformer(TranslationModel):
         is_padded = rows_N is not None
         source, target = (Packing(ids, keep_padding=is_padded) for ids in (source_BS, target_input_BT))
         states = self.decode(target, self.encode(source), source)
-        return states if rows_N is None else rows(states, rows_N)
+        return states[: target.tokens] if rows_N is None else rows(states, rows_N)
 
     def encode(self, source: Packing) -> Tensor:
         """The output (M, D) of the encoder."""
@@ -131,6 +131,9 @@ class Transformer(TranslationModel):
 
     def _embed(self, table: nn.Embedding, packing: Packing) -> Tensor:
         x_ND = self.positions(table(packing.ids_N) * math.sqrt(self.shape.width), packing)
+        if torch.is_autocast_enabled("cpu"):
+            # From here on everything is in half precision: half the memory, and no conversion before each product.
+            x_ND = x_ND.to(torch.get_autocast_dtype("cpu"))
         return dropout(x_ND, self.shape.dropout, self.training)
 
 

@@ -1,11 +1,14 @@
 """The phrasebook with all its languages, and the parallel corpus generated from it."""
 
+import errno
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from cclm.atomic import user_output
 from cclm.phrasebook.language import PIVOT, Language, read_language
 from cclm.phrasebook.templates import (
     EVEN,
@@ -80,6 +83,8 @@ def _check_words(language: Language, pivot: Language) -> None:
         raise language.error(last, f"{len(missing)} words missing: {', '.join(missing)}")
 
 
+README, TITLE = "README.md", "# The cclm phrasebook"
+"""The file that tells a corpus of ours from a folder of the user's, and its first line."""
 SPLITS = ("train", "dev", "test")
 HELD_OUT_SHARE = 0.15
 SIZES: Mapping[str, tuple[int, int, int]] = {  # train, dev, test
@@ -241,30 +246,43 @@ def _gaps(sentence: str) -> Iterator[str]:
 
 
 def write(book: Phrasebook, corpus: Corpus, directory: Path) -> list[Row]:
-    """Writes `{lang}.{split}.tsv`, the held-out test pairs and a README; returns the statistics of each language."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Writes `{lang}.{split}.tsv`, the held-out test pairs and a README; returns the statistics of each language.
+
+    An earlier corpus in the folder is replaced. Files of these names beside another README are the user's: then
+    FileExistsError is raised before anything is written.
+    """
+    rows = summary(book, corpus)
+    files = {README: _readme(corpus, rows)}  # first: whatever is interrupted later can be repeated
     for lang, splits in corpus.splits.items():
-        for name, split in splits.items():
-            _write_pairs(directory / f"{lang}.{name}.tsv", split.pairs)
+        files |= {f"{lang}.{name}.tsv": _lines(split.pairs) for name, split in splits.items()}
         test = splits["test"]
         held_out = [pair for pair, is_held_out in zip(test.pairs, test.held_out, strict=True) if is_held_out]
-        _write_pairs(directory / f"{lang}.test-held-out.tsv", held_out)
-    rows = summary(book, corpus)
-    _write(directory / "README.md", _readme(corpus, rows))
+        files[f"{lang}.test-held-out.tsv"] = _lines(held_out)
+    _refuse_others(directory, files)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        with user_output(directory / name) as file:
+            file.write(text.encode())  # as bytes, so that line endings are the same on every system
     return rows
 
 
-def _write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
-    _write(path, "".join(f"{english}\t{other}\n" for english, other in pairs))
+def _refuse_others(directory: Path, names: Iterable[str]) -> None:
+    readme = directory / README
+    if readme.is_file() and readme.read_bytes().startswith(f"{TITLE}\n".encode()):
+        return
+    for path in (directory / name for name in names):
+        if os.path.lexists(path):
+            reason = "exists and was not made by cclm; nothing was changed: move it, or choose another folder"
+            raise FileExistsError(errno.EEXIST, reason, str(path))
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_bytes(text.encode())  # as bytes, so that line endings are the same on every system
+def _lines(pairs: Iterable[Pair]) -> str:
+    return "".join(f"{english}\t{other}\n" for english, other in pairs)
 
 
 def _readme(corpus: Corpus, rows: list[Row]) -> str:
     lines = [
-        "# The cclm phrasebook",
+        TITLE,
         "",
         f"Sentence pairs generated from templates with seed {corpus.seed}: `english<TAB>other`, one pair per line.",
         "No English sentence occurs in two files, except that `LANG.test-held-out.tsv` is the part of",

@@ -124,11 +124,16 @@ def load_recipe(name: str, changes: Iterable[str] = (), *, values: Mapping[str, 
     content = read_named("recipe", name, built_in_recipes())
     recipe = check(Recipe, override(with_values(content, values or {}), changes), name)
     recipe.curriculum.check_own_parts(name, Path(name))
+    refuse_reserved_name(recipe, name)
+    return recipe
+
+
+def refuse_reserved_name(recipe: Recipe, source: str) -> None:
+    """Raises ConfigError for the name of the folder of the bitext models."""
     if recipe.name.lower() == BITEXT:
         raise ConfigError(
-            f"{name}: name must not be {recipe.name!r}, which is the folder of the bitext models; choose another"
+            f"{source}: name must not be {recipe.name!r}, which is the folder of the bitext models; choose another"
         )
-    return recipe
 
 
 def read_named(kind: str, name: str, built_in: Mapping[str, str]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A run as the board follows it: its log and its clock, read as they grow, in bounded memory."""
+"""A run as the board follows it: log.jsonl and timing.jsonl, read as they grow, in bounded memory."""
 
 import math
 from collections import Counter, deque
@@ -34,11 +34,11 @@ from cclm.report.run_data import TABLES, Json, run_data, run_graph
 from cclm.report.series import Merged, Rounds, finite, mean_of, significant
 
 MOST_NEWS = 400
-"""Events in words that are kept beside admissions."""
+"""The most sentences about events that are kept, beside those about admissions."""
 MOST_NAMED = 8
-"""Languages that are named where several come together."""
+"""The most languages that are named if several are admitted together."""
 CUMULATIVE = ("draws", "tokens")
-"""Tables that count from the start: thinning loses nothing of them."""
+"""Tables of counts since the start, which stay correct if rounds are thinned out."""
 CURVES = ("train_loss", "learning_rate", "tokens_per_second", "weighted", "macro", "bleu")
 """Curves of a run as a whole."""
 NO_LOCK = nullcontext()
@@ -47,7 +47,7 @@ FILES = (CONFIG, ENVIRONMENT, "graph.json", "benchmark.json", "scores.json")
 
 @dataclass
 class Story:
-    """What a log and a clock have said so far: everything that the board keeps of them."""
+    """All that the board keeps of log.jsonl and timing.jsonl."""
 
     rounds: Rounds = field(default_factory=lambda: Rounds((*TABLES, *CUMULATIVE)))
     curves: dict[str, Merged] = field(default_factory=lambda: {name: Merged() for name in CURVES})
@@ -69,7 +69,7 @@ class Story:
     clock: tuple[int, float] | None = None
 
     def add(self, event: Event) -> None:
-        """Takes in an event of the log."""
+        """Adds an event of log.jsonl."""
         self.step = max(self.step, event.step)
         if isinstance(event, Train):
             self._train(event)
@@ -91,7 +91,7 @@ class Story:
             self.news.append({"step": event.step, "kind": event.event, "text": words, "loss": loss})
 
     def time(self, line: Timing) -> None:
-        """Takes in a line of the clock."""
+        """Adds a line of timing.jsonl."""
         if line.event == "end":
             return
         if self.clock is None or line.seconds < self.clock[1]:
@@ -161,7 +161,7 @@ def in_words(event: Event, best: Validation | None) -> str | None:
 
 
 def _admissions(events: list[Admitted]) -> Iterator[Json]:
-    """The admissions in words; languages that came together for the same reason share a sentence."""
+    """The admissions as sentences; languages that were admitted together for the same reason share one."""
     groups: dict[object, list[Admitted]] = {}
     at_once = Counter(event.step for event in events if event.hrls_competence is not None)
     for event in events:
@@ -205,7 +205,7 @@ class FollowedRun:
     def update(self, lock: AbstractContextManager[object] = NO_LOCK, most: int = 1 << 20) -> bool:
         """Reads what was written since, `most` bytes of each file at most; returns whether there was anything.
 
-        Only taking in what was read needs the lock: others need not wait while files are read and parsed.
+        The lock is held only while memory changes: other threads need not wait while files are read and parsed.
         """
         is_void, lines = self._log.new(most)
         events = list(self._events(lines))
@@ -325,4 +325,4 @@ def _timings(lines: list[bytes]) -> Iterator[Timing]:
         try:
             yield Timing.model_validate(parse_json(line, TIMING, ""))
         except (DataError, ValidationError):
-            continue  # a clock is not worth a word
+            continue  # a damaged line of times is not worth a message

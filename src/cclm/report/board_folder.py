@@ -15,8 +15,8 @@ from cclm.formats.sweep import Sweep
 from cclm.report.board_data import NO_LOCK, FollowedRun, stamp
 from cclm.report.document import Document, Figure, Paragraph, Table
 from cclm.report.run_data import Json
-from cclm.report.study import Study
 from cclm.report.study_page import study_document
+from cclm.report.study_scores import Study
 from cclm.report.sweep import sweep_document
 from cclm.training.lock import owner_of
 from cclm.training.run_state import RunState, continue_command, runs_below, state_of, tokens_per_pass
@@ -35,7 +35,7 @@ SECTIONS = ("claims", "scores", "figure-2", "leaves", "cost", "failures")
 
 @dataclass
 class BoardRun:
-    """A run on the board, by an id that says nothing about where it is."""
+    """A run on the board. Its id does not reveal its path."""
 
     id: str
     name: str
@@ -105,7 +105,7 @@ class BoardRun:
 
 @dataclass
 class Group:
-    """A study or a sweep: its trials, and what its results say."""
+    """A study or a sweep: its trials, and the document made from its results."""
 
     id: str
     kind: str
@@ -181,7 +181,7 @@ class Group:
             found.append({"id": section.name, "title": section.title, "blocks": blocks})
         return found
 
-    def _sections(self) -> list[Any]:  # sections, of a document that there may not be
+    def _sections(self) -> list[Any]:  # of `Section`; empty without a document
         return [one for one in self.document.sections if one.name in SECTIONS] if self.document else []
 
 
@@ -218,14 +218,14 @@ class Board:
 
     def watch(self, is_over: threading.Event, report: Callable[[str], object]) -> None:
         """Refreshes until it is over. An error is reported once and does not end it."""
-        told: set[str] = set()
+        reported: set[str] = set()
         while not is_over.is_set():
             try:
                 has_more = self.refresh()
             except Exception as error:  # a folder that vanishes, a disk that is away: the next look may work
                 has_more, text = False, f"{type(error).__name__}: {error}"
-                if text not in told:
-                    told.add(text)
+                if text not in reported:
+                    reported.add(text)
                     report(text)
             is_over.wait(0.005 if has_more else POLL)
 

@@ -9,9 +9,9 @@ from cclm.formats.sweep import Sweep
 from cclm.report.document import run_page
 from cclm.report.run import read_run
 from cclm.report.run_data import run_data, run_graph
-from cclm.report.study import Study
 from cclm.report.study_claims import forest_plot
 from cclm.report.study_page import study_markdown, study_page
+from cclm.report.study_scores import Study
 from cclm.report.sweep import figure_2, sweep_markdown, sweep_page
 
 

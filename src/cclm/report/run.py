@@ -1,5 +1,6 @@
 """Reads everything in a run directory that its report shows: log, graph, benchmark, scores, translations."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from cclm.formats.base import parse_json
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log
+from cclm.formats.run_folder import work_of
 from cclm.formats.scores import BEFORE, Before, Scores, Signature
 
 SENTENCES = 3
@@ -77,7 +79,7 @@ def run_facts(run: Path, log: Log) -> Run:
         environment=_read_object(environment) if environment.is_file() else {},
         log=log,
         more_tokens=tokens_after_the_log(run, log.stopped.step) if log.stopped else 0,
-        graph=_read_graph(_shared(run, "graph.json")),
+        graph=_graph(run),
         benchmark=benchmark.losses,
         benchmark_method=benchmark.method,
         benchmark_tokens=benchmark.target_tokens,
@@ -99,7 +101,7 @@ def _read_log(path: Path) -> Log:
 def _shared(run: Path, name: str) -> Path:
     """The copy of a file in the run, or else the one in the work folder, which its runs share."""
     copy = run / name
-    return copy if copy.is_file() else run.resolve().parent.parent / name
+    return copy if copy.is_file() else work_of(run) / name
 
 
 def _read_object(path: Path) -> dict[str, object]:
@@ -109,11 +111,24 @@ def _read_object(path: Path) -> dict[str, object]:
     return content
 
 
+def _graph(run: Path) -> LanguageGraph | None:
+    """The graph of a run. In the work folder there may be a file of the user's under the same name."""
+    path = _shared(run, "graph.json")
+    try:
+        return _read_graph(path)
+    except DataError as error:
+        if path.parent == run:
+            raise
+        warnings.warn(f"{error}; no language graph is drawn", stacklevel=2)
+        return None
+
+
 def _read_graph(path: Path) -> LanguageGraph | None:
     if not path.is_file():
         return None
+    content = _read_object(path)
     try:
-        return LanguageGraph.from_dict(_read_object(path))
+        return LanguageGraph.from_dict(content)
     except (ValueError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: {error}; {OPTIONAL}") from None
 
@@ -130,7 +145,13 @@ def _read_benchmark(path: Path) -> Benchmark:
 def _comparable_scores(run: Path, run_scores: Scores) -> dict[str, Scores]:
     """Scores of other runs in the work folder with the same metrics, test sets and beam."""
     paths = sorted(run.parent.glob("*/scores.json"), key=lambda path: (path.parent.name != "bitext", path))
-    others = {path.parent.name: Scores.read(path) for path in paths if path.parent != run}
+    others = {}
+    for path in paths:
+        if path.parent != run:
+            try:
+                others[path.parent.name] = Scores.read(path)
+            except DataError as error:
+                warnings.warn(f"{error}; not compared with", stacklevel=2)
     settings = _settings_of(run_scores.signature)
     comparable = {name: scores for name, scores in others.items() if _settings_of(scores.signature) == settings}
     return dict(list(comparable.items())[:MOST_OTHERS])

@@ -156,7 +156,7 @@ class Rounds:
 
 
 def finite(value: object) -> float:
-    """The number as a float; NaN for what no drawing can show."""
+    """The number as a float; NaN for values that cannot be drawn."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
         return math.nan
     return float(value)
@@ -177,6 +177,6 @@ def plain_numbers(numbers: Numbers) -> Columns:
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:
-    """The mean of the numbers that there are."""
+    """The mean of the finite values; None without any."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     return math.fsum(known) / len(known) if known else None

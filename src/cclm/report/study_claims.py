@@ -17,7 +17,7 @@ from cclm.report.document import (
     plural,
     signed,
 )
-from cclm.report.study import METRICS, Study
+from cclm.report.study_scores import METRICS, Study
 from cclm.report.svg import Style, axis_range, element, frame, limit, line, paint, plain, text, ticks
 
 ENOUGH_SEEDS = 5

@@ -25,8 +25,8 @@ from cclm.report.document import (
     percent,
     plural,
 )
-from cclm.report.study import Study, scores_section
 from cclm.report.study_claims import claims_section, differences_section
+from cclm.report.study_scores import Study, scores_section
 
 SHARES = {share: f"at {share}\u00a0%" for share in ("50", "75", "100")}
 SIDES = {"lrl": "LRL", "hrl": "HRL"}

@@ -4,7 +4,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from ruamel.yaml import YAML
 
+from cclm.atomic import user_output
 from cclm.simulate.run import THRESHOLDS, Outcome, Round, compare_thresholds, simulate
 from cclm.simulate.scenario import Scenario, load_scenario
 from cclm.text_table import text_table
@@ -98,9 +99,13 @@ class SimulationView:
 
 def _title(scenario: Scenario) -> str:
     gate, sampler = scenario.curriculum.gate, scenario.curriculum.sampler
-    settings = gate.model_dump(exclude={"name"})
-    listed = "".join(f" {name}={value}" for name, value in settings.items())
-    return f"{scenario.name}\ngate: {gate.name}{listed}  sampler: {sampler.name}"
+    of_gate = _listed(gate.model_dump(exclude={"name"}))
+    of_sampler = _listed(sampler.model_dump(exclude={"name"}, exclude_defaults=True))
+    return f"{scenario.name}\ngate: {gate.name}{of_gate}  sampler: {sampler.name}{of_sampler}"
+
+
+def _listed(settings: Mapping[str, object]) -> str:
+    return "".join(f" {name}={value}" for name, value in settings.items())
 
 
 def _cell(lang: str, record: Round, new: bool) -> Text:
@@ -181,7 +186,8 @@ def run(name: str, changes: Sequence[str], *, output: Output, compare: bool, svg
         view = SimulationView(scenario, outcome, others)
         Console().print(view)
         if svg is not None:
-            svg.write_text(_picture(view, scenario.name), encoding="utf-8")
+            with user_output(svg) as file:
+                file.write(_picture(view, scenario.name).encode())
 
 
 def _print_yaml(content: dict[str, object]) -> None:

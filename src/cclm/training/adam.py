@@ -30,7 +30,7 @@ class Adam:
     def step(self, rate: float, skip: Tensor | None = None) -> None:
         """Updates every parameter that has a gradient.
 
-        If `skip`, a number on the device of the parameters, is 1, nothing changes: so a GPU decides by itself.
+        If `skip`, a tensor on the device of the parameters, is 1, nothing changes: a GPU skips a step without the host.
         """
         moved = {name: parameter for name, parameter in self._parameters.items() if parameter.grad is not None}
         averages, squares, steps = ([self._state[name][what] for name in moved] for what in STATE)

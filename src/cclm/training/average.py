@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 EARLY = 10
-"""The exponential average of step t forgets at least as fast as (1 + t) / (EARLY + t): the first weights are noise."""
+"""The decay of the exponential average is at most (1 + t) / (EARLY + t) at step t: the first weights are noise."""
 
 
 class Average:
@@ -31,14 +31,14 @@ class Average:
 
     @torch.no_grad()
     def add_step(self, step: int) -> None:
-        """Takes in the weights after an update."""
+        """Adds the weights to an exponential average; called after each update."""
         if self._ema is not None:
             share = 1 - min(self._ema, (1 + step) / (EARLY + step))
             torch._foreach_lerp_(list(self._average.values()), list(self._parameters.values()), share)
 
     @torch.no_grad()
     def add_validation(self, step: int) -> None:
-        """Takes in the weights before a validation. One that was interrupted and is repeated counts once."""
+        """Adds the weights to an average over validations. A validation that is repeated on resume counts once."""
         if self._last is None or step in self._window:
             return
         self._window[step] = self._copy()

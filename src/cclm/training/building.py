@@ -10,13 +10,14 @@ from cclm.data.pretrained import find_pretrained, is_run
 from cclm.data.subwords import subwords_of
 from cclm.data.vocabulary import Vocabulary
 from cclm.errors import TrainingError
+from cclm.formats.run_folder import best_of
 from cclm.model import pretrained
 from cclm.model.interface import TranslationModel
 from cclm.model.transformer import Shape, Transformer
 from cclm.recipe.model import DROPOUTS
 from cclm.recipe.schema import Recipe
 from cclm.training.checkpoint import load_weights
-from cclm.training.directory import best_of, recipe_of, sizes_of
+from cclm.training.run_inputs import recipe_of, sizes_of
 
 EMBEDDINGS = {"source_embedding.weight": True, "target_embedding.weight": False}
 """The embeddings of our model, and whether each is of the source side."""
@@ -76,7 +77,7 @@ def vocabularies_of(recipe: Recipe, prepared: Prepared) -> tuple[Vocabulary, Voc
 
 
 def _own_rates(recipe: Recipe) -> dict[str, float]:
-    """The dropout rates that a recipe with a pretrained model sets itself; attention and activation as `dropout`."""
+    """The dropout rates that a recipe sets. `dropout` also applies to attention and activation if these are not set."""
     model = recipe.model
     given = {name: getattr(model, name) for name in DROPOUTS if name in model.model_fields_set}
     base = dict.fromkeys(DROPOUTS, given["dropout"]) if "dropout" in given else {}
@@ -117,7 +118,7 @@ def _refuse_long(recipe: Recipe, prepared: Prepared) -> None:
 
 
 def _continued(recipe: Recipe, prepared: Prepared, run: Path) -> Transformer:
-    """Our model with the best weights of another run; symbols that are new start from what they were split into."""
+    """Our model with the best weights of another run; `_grown` adds embeddings for symbols that it did not have."""
     model = Transformer(shape_of(recipe, prepared), recipe.seed)
     saved = load_weights(best_of(run))
     before = subwords_of(recipe.data, recipe.vocabulary, recipe.model).before  # type: ignore[attr-defined]

@@ -37,6 +37,7 @@ from cclm.formats.checkpoint import (
     folder_name,
     read_curriculum,
     read_forks,
+    step_of,
     sync,
     weights_file,
     write_curriculum,
@@ -64,7 +65,7 @@ class Checkpoint:
     probe: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     """The memory of the bounded probe; empty with `curriculum.dev_sample`."""
     forced: tuple[str, ...] = ()
-    """Settings that were changed with `--force` before it."""
+    """Settings that were changed with `--force` before this checkpoint."""
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
@@ -134,9 +135,12 @@ def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | Non
 def return_to(folder: Path, step: int) -> Checkpoint:
     """The checkpoint of an earlier step. Later ones are removed, the newest first: a kill leaves the earlier ones."""
     found = load(folder / folder_name(step))
-    for path in reversed(checkpoint_folders(folder)):
-        if path.name > folder_name(step):
-            shutil.rmtree(path)
+    later = [path for path in reversed(checkpoint_folders(folder)) if step_of(path) > step]
+    for path in later:
+        if not _is_ours(path):
+            raise TrainingError(f"{path}: does not hold a checkpoint alone, and would be removed; move it first")
+    for path in later:
+        shutil.rmtree(path)
     _write_pointers(folder, step, found.progress.selected_step)
     return found
 
@@ -158,7 +162,7 @@ def load(path: Path) -> Checkpoint:
 
 
 def load_weights(path: Path) -> dict[str, torch.Tensor]:
-    """The weights of a checkpoint to translate with."""
+    """The weights to translate with: the average, if the checkpoint has one, otherwise those of the model."""
     return {name: tensor for name, tensor in load_tensors(path / weights_file(path)).items() if "@" not in name}
 
 
@@ -190,5 +194,10 @@ def _remove_leftovers(folder: Path) -> None:
 
 def _prune(folder: Path, keep: Iterable[str]) -> None:
     for path in checkpoint_folders(folder)[:-KEPT]:
-        if path.name not in keep:
+        if path.name not in keep and _is_ours(path):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a checkpoint has only files that training writes, so that it may be removed."""
+    return path.is_dir() and not path.is_symlink() and holds_only(*FILES)(path)

@@ -1,4 +1,4 @@
-"""What people see while it trains, and timing.jsonl: everything with a clock in it. Nothing here decides anything."""
+"""The display of a training in the terminal, and timing.jsonl. Times are measured here; no result depends on them."""
 
 import sys
 import time
@@ -19,25 +19,25 @@ from cclm.text_table import text_table
 
 HEADS = ("", "", "competence", "HRLs-evaluated", "share", "passes", "dev loss")
 OTHER_LINES = 4
-"""Lines of the terminal that languages cannot have: the step, the heads, how many more there are, the cursor."""
+"""Lines of the terminal without a language: the step, the table head, the number of omitted languages, the cursor."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What a display has to know of a training beside its events."""
+    """Facts about a training that the display needs and events do not contain."""
 
     name: str
     max_steps: int
     batches: Mapping[str, int]
-    """Batches of each task: a pass over its data."""
+    """The number of batches per pass over the data of each task."""
     threshold: float | None = None
-    """That of the competence gate."""
+    """The threshold of the competence gate; None with another gate."""
 
 
 class TrainingConsole:
     """A live table on a terminal, plain lines elsewhere. An error here never stops a training.
 
-    `latest` is what the curriculum says at the start, in the form of a probe.
+    `latest` is the initial state of the curriculum, as a probe event.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TrainingConsole:
         self._timing = timing.open("ab", buffering=0) if timing else None
         self._start = self._last = time.monotonic()
         self._first_step = progress.step
-        self._counted = sum(progress.shown.tokens.values())  # by an earlier process, since its last line
+        self._counted = sum(progress.shown.tokens.values())  # tokens of an earlier process, since its last train event
         self._spent: dict[str, float] = {"probe": 0.0, "reward": 0.0, "validation": 0.0}
         self._line = f"step {progress.step:,}/{shown.max_steps:,}"
 
@@ -205,7 +205,7 @@ def _error(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in its two largest units at most."""
+    """A duration as text with at most two units, such as `3 h 05 min`."""
     minutes = round(seconds / 60)
     if seconds < 60:
         return f"{seconds:.0f} s"

@@ -1,4 +1,7 @@
-"""The bounded probe of a training: asks the model for the losses of the chosen dev sentences, and saves its memory."""
+"""The bounded probe during training: decides the budget of a round, and computes the losses of the chosen sentences.
+
+`cclm.curriculum.bounded_probe` chooses the sentences and estimates the dev losses.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ from cclm.training.dev_sentences import Losses, MixedBatch, mixed_batches, sente
 from cclm.training.validation import DevLoss, Measuring
 
 FORWARD = 3
-"""Tokens that are evaluated in the time in which one is trained on: the backward pass costs twice the forward pass."""
+"""Evaluating this many tokens costs as much as training on one: a backward pass costs twice a forward pass."""
 PREFIX = "losses/"
 
 
@@ -40,8 +43,8 @@ class FoundAll:
 class DevProbe:
     """Measures a few dev sentences of some languages per round, and estimates the dev loss of all.
 
-    `share` is the part of the computation that rounds may take, `budget` the number of tokens per batch. Measuring does
-    not change `memory`: whoever asked does, when the round is over.
+    `share` is the cost of rounds, as a fraction of the cost of training; `budget` is the number of tokens per batch.
+    Measuring does not change `memory`: the caller assigns the memory that it returns, once the round is over.
     """
 
     def __init__(
@@ -52,8 +55,11 @@ class DevProbe:
         self.memory = bounded.start()
 
     def measure(self, model: TranslationModel, step: int, trained: int, weights: Mapping[str, float]) -> Found:
-        """A round, after training on so many target tokens since the one before."""
-        if len(self.memory.unknown) == len(self._dev):  # everything, without gathering all of it in memory first
+        """Measures a round. Its budget follows from `share` and `trained`, the target tokens since the last round.
+
+        The first round measures all sentences.
+        """
+        if len(self.memory.unknown) == len(self._dev):  # the first round: too much to gather in memory
             memory = self._all(model, "probe").memory
             estimate = self._bounded.estimate(memory)
             return Found(estimate.dev_loss, estimate.dev_loss_se, memory)
@@ -67,7 +73,7 @@ class DevProbe:
         return Found(estimate.dev_loss, estimate.dev_loss_se, memory)
 
     def measure_all(self, model: TranslationModel) -> FoundAll:
-        """A validation."""
+        """Measures all dev sentences, for a validation."""
         return self._all(model, "validation")
 
     def _all(self, model: TranslationModel, place: str) -> FoundAll:
@@ -102,7 +108,7 @@ class DevProbe:
         return dict(zip(sizes, np.split(rows, np.cumsum(list(sizes.values()))), strict=False))
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """What a checkpoint stores."""
+        """The memory as arrays, for a checkpoint."""
         memory = self.memory
         per_language = {"errors": memory.errors, "credits": memory.credits}
         return {
@@ -112,7 +118,7 @@ class DevProbe:
         }
 
     def load_state(self, saved: Mapping[str, NDArray[np.float64]]) -> None:
-        """Restores what `state` returned; ValueError where it does not fit. Without a state it begins anew."""
+        """Restores what `state` returned; empty, it restores an empty memory. ValueError if it is of other dev sets."""
         if not saved:
             self.memory = self._bounded.start()
             return

@@ -15,13 +15,16 @@ from cclm.training.device import Device
 Losses = NDArray[np.float64]
 """(sentences, 2): the loss with label smoothing and without, in bits, summed over the target tokens."""
 LARGER = 8
-"""A batch without a backward pass may have this many times the tokens of a training batch, ..."""
+"""The largest batch without a backward pass, as a multiple of the tokens of a training batch."""
 MOST_LOGITS = 1 << 25
-"""... if its logits are no more numbers than this: 128 MB."""
+"""The most logits in a batch that is larger than a training batch: 128 MB in float32."""
 
 
-def probe_budget(budget: int, symbols: int) -> int:
-    """The tokens of a batch that is only evaluated, given those of a training batch and the size of the vocabulary."""
+def probe_batch_tokens(budget: int, symbols: int) -> int:
+    """The tokens per batch without a backward pass, given those of a training batch and the size of the vocabulary.
+
+    This is not the budget of a round, which `DevProbe.measure` decides.
+    """
     return max(budget, min(LARGER * budget, MOST_LOGITS // symbols))
 
 

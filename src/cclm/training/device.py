@@ -1,4 +1,4 @@
-"""What is special to a device: which one it is, in which precision it computes, how batches get there.
+"""Everything that depends on the device: its choice, its precision, and how batches get there.
 
 On a GPU the host only queues work: as long as it never asks for a result, it stays ahead and the GPU never idles. So
 whatever depends on the data of a batch is computed here with NumPy, and results are read in groups with `numbers`.
@@ -29,17 +29,17 @@ FIRST_SCALE = 2.0**16
 WIDE = 256
 """Model width from which `auto` is bf16 on a CPU that multiplies in bf16.
 
-benchmarks/precision.py, avx512_bf16, one thread, 500 tokens per batch: fp32 takes 1.1 times as long as bf16 at width
-96, 1.3 at 128, 1.5 at 256. In whole trainings of narrow models bf16 is slower all the same: 60 steps of the phrasebook
-at width 96 took 8.0 s of processor time in bf16 and 6.2 s in fp32. Hence a width with a clear gain. Two threads, and
-whole trainings at this width, have not been measured.
+benchmarks/precision.py, avx512_bf16, 500 tokens per batch: with one thread fp32 takes as long as bf16 at width 96, 1.2
+times as long at 128 and 1.5 at 256; with two threads 0.9, 0.9 and 1.3. `cclm train phrasebook training.max_steps=60`
+with one thread took 6.0 s of processor time in fp32 and 6.7 s in bf16 at width 96, 14.1 s and 11.0 s at width 256. The
+number of threads plays no part: see `_auto_precision`.
 """
 
 
 MOST_LOGITS = 1 << 27
 """Logits that a GPU computes at once. Those of 4,800 tokens and 64,000 symbols are 1.2 GB in float32."""
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-"""What cuBLAS needs in the environment to compute the same bytes every time."""
+"""The environment variable with which cuBLAS computes the same bytes every time."""
 
 
 class Inputs(NamedTuple):
@@ -50,12 +50,12 @@ class Inputs(NamedTuple):
     target_N: Tensor
     """The tokens to predict, without padding."""
     rows_N: Tensor | None
-    """Their numbers in the flattened batch; None where the model finds them itself."""
+    """Their positions in the flattened batch; None if the model computes them."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where a training computes, and how exactly: fp32, bf16 or fp16."""
+    """A device and the precision that it computes in: fp32, bf16 or fp16."""
 
     torch: torch.device
     precision: str
@@ -66,7 +66,7 @@ class Device:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether work is only queued, so that reading a result means to wait."""
+        """Whether this is a CUDA GPU: work is queued there, and reading a result waits for it."""
         return self.torch.type == "cuda"
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -75,7 +75,7 @@ class Device:
         return torch.autocast(self.torch.type, dtype=half, enabled=half is not None)
 
     def inputs(self, batch: Batch) -> Inputs:
-        """A batch on this device. To a GPU it is sent in one piece from pinned memory, which nobody waits for."""
+        """A batch on this device. It is sent to a GPU asynchronously: in one piece, from pinned memory."""
         is_real_BT = batch.target_output != batch.pad
         target_N = batch.target_output[is_real_BT]
         if not self.is_gpu:
@@ -98,7 +98,7 @@ class Device:
             return losses_in_chunks(partial(self._logits, model), states, target, smoothing, rows=at_once)
         with self.autocast():
             logits = model(source, target_input, rows)
-        return packed_losses(logits, target, smoothing)
+        return packed_losses(logits, target, smoothing, overwrite=True)
 
     def _logits(self, model: TranslationModel, states: Tensor) -> Tensor:
         with self.autocast():
@@ -127,7 +127,7 @@ class Device:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """For a whole training: how torch computes on this device. The settings before are restored afterwards."""
+        """Sets how torch computes on this device, for a whole training, and restores the earlier settings on exit."""
         if self.emulates:
             with Widened():  # type: ignore[no-untyped-call]
                 yield
@@ -139,7 +139,7 @@ class Device:
 
     @property
     def first_scale(self) -> float:
-        """What losses are multiplied by at first. In fp16 small gradients would underflow to zero without it."""
+        """The initial loss scale. In fp16, small gradients would underflow to zero without it."""
         return FIRST_SCALE if self.precision == "fp16" else 1.0
 
 
@@ -210,7 +210,7 @@ def _own_gpu() -> str:
 
 
 def refuse_missing(name: str) -> None:
-    """Refuses a device that is not there, without using it: a process that only starts others must leave it to them."""
+    """Raises TrainingError for a missing device. CUDA stays uninitialised, for the processes that this one starts."""
     kind, _, index = name.partition(":")
     if kind == "cuda" and (index.isdigit() or not index):
         there = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -230,7 +230,12 @@ def refuse_missing(name: str) -> None:
 
 
 def _auto_precision(device: torch.device, width: int | None) -> str:
-    """A fixed rule: nothing is timed, so that every process of a run chooses the same."""
+    """A fixed rule: nothing is timed, so that every process of a run chooses the same.
+
+    The number of threads does not count either. It differs between processes that must agree: a training on its own has
+    one thread per core, those for L*, studies and sweeps have one. With two threads bf16 gains from `WIDE` on as well
+    (fp32 takes 1.3 times as long at width 256, 1.6 at 512), and loses at width 96 (0.9): benchmarks/precision.py.
+    """
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     is_wide = width is None or width >= WIDE

@@ -25,7 +25,7 @@ from cclm.training.device import Device, device_of
 STEPS = 3
 """Updates whose losses are compared. After more of them rounding alone makes losses differ."""
 SMALL = 128
-"""Tokens per batch where a CPU computes the same."""
+"""Tokens per batch in checks that repeat the computation on a CPU."""
 OF_CPU = 1024
 """Tokens per batch whose speed is measured on a CPU, at most: a large model takes seconds for more."""
 CLOSE, CLOSE_IN_HALF = 1e-3, 3e-2
@@ -38,7 +38,7 @@ LENGTH = 24
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was tried."""
+    """The result of one check."""
 
     name: str
     passed: bool
@@ -56,7 +56,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class DeviceReport:
-    """What was found out about a device."""
+    """The results of all checks of a device, and its speed."""
 
     device: str
     hardware: str
@@ -128,7 +128,7 @@ def _tried(attempt: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A model, a batch, and what is tried with them on a device."""
+    """The checks of a device, with one model and one batch."""
 
     device: Device
     model: Transformer

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from cclm.formats.run import CONFIG, ENVIRONMENT, LOCK, LOG, MADE_FROM, ORIGIN, 
 from cclm.signals import fault
 from cclm.training import checkpoint as checkpoints
 from cclm.training.checkpoint import Checkpoint
+from cclm.training.lock import Lock
 from cclm.training.log import LogWriter
 
 LOGS = "followers"
@@ -89,7 +91,7 @@ class Forks:
         return (lead or self._lead) / LOGS / f"{name}.jsonl"
 
     def separate(self, leader: Curriculum, now: Callable[[], Checkpoint], measured: Measured) -> None:
-        """Lets the forks go that would decide differently from the leader in this probe."""
+        """Separates the forks that would decide differently from the leader in this probe."""
 
         def decision(curriculum: Curriculum) -> str:
             copy = deepcopy(curriculum)
@@ -114,12 +116,12 @@ class Forks:
             curriculum.admit_remaining()
 
     def log(self, event: Event) -> None:
-        """Writes an event of the leader into the forks' logs, with what their own gates say."""
+        """Writes an event of the leader into the forks' logs, with the values of their own curricula."""
         for name, curriculum in self._curricula.items():
             self._logs[name].write(_own(event, curriculum))
 
     def state(self) -> dict[str, ForkState]:
-        """What a checkpoint stores of them."""
+        """The curriculum and the length of the log of each fork, for a checkpoint."""
         return {
             name: ForkState(curriculum=curriculum.state_dict(), log_bytes=self._logs[name].sync())
             for name, curriculum in self._curricula.items()
@@ -132,7 +134,7 @@ class Forks:
         shutil.rmtree(self._lead / LOGS, ignore_errors=True)
 
     def close(self) -> None:
-        """Ends writing."""
+        """Closes the logs."""
         for log in self._logs.values():
             log.close()
 
@@ -150,6 +152,15 @@ class Forks:
         if (target / "checkpoints").exists():
             return
         fault("follow:leaving")
+        # Where a directory was begun, another command may be training it.
+        with Lock(target) if target.exists() else nullcontext():
+            self._make_directory(target, state, others, now)
+        fault("follow:left")
+
+    def _make_directory(
+        self, target: Path, state: Mapping[str, ForkState], others: list[str], now: Checkpoint | None
+    ) -> None:
+        first = target.name
         with atomic_folder(target, is_ours=holds_only(*BEGUN)) as folder:
             shutil.copyfile(self._log(first), folder / LOG)
             (folder / LOGS).mkdir()
@@ -166,7 +177,6 @@ class Forks:
             step = now.progress.step if now else None
             origin = Origin.model_validate({"from": self._lead.name, "step": step, "same": now is None})
             (folder / ORIGIN).write_text(origin.text(), encoding="utf-8")
-        fault("follow:left")
 
 
 def _own(event: Event, curriculum: Curriculum) -> Event:
@@ -200,12 +210,20 @@ def _of_fork(progress: Progress, state: Mapping[str, ForkState], first: str, oth
     return _Own(state[first].curriculum, own, {name: state[name] for name in others})
 
 
+def _link(path: Path, target: Path) -> None:
+    """Makes a hard link, or a copy on a file system without them."""
+    try:
+        os.link(path, target)
+    except OSError:
+        shutil.copyfile(path, target)
+
+
 def _derive(path: Path, target: Path, first: str, others: list[str]) -> None:
     """Makes a fork's checkpoint from its leader's: weights and optimizer are the same files."""
     target.mkdir(parents=True)
     for name in (MODEL, OPTIMIZER, AVERAGE, PROBE):
         if (path / name).exists():
-            os.link(path / name, target / name)
+            _link(path / name, target / name)
     own = _of_fork(Progress.read(path / PROGRESS), read_forks(path / FORKS), first, others)
     checkpoints.write_state(target, own.curriculum, own.progress, own.forks)
     write_manifest(target)

@@ -83,7 +83,9 @@ class Lock:
 
     def _is_silent(self) -> bool:
         """Whether the other owner counts as dead: by the clock, or, if the clocks differ, because nothing changes."""
-        beat, now = self._path.stat().st_mtime, time.monotonic()
+        beat, now = self._changed(), time.monotonic()
+        if beat is None:
+            return False  # it has just ended: the file that is locked here is not the next one's
         if self._watched is None or self._watched[0] != beat:
             self._watched = (beat, now)
         return time.time() - beat >= self._dead or now - self._watched[1] >= self._dead
@@ -94,17 +96,24 @@ class Lock:
             raise self._refused(owner)
         said = self._wait or announce
         said(f"waiting for {name_of(owner)}, which works on {self._folder}" + ("" if self._wait else ", or has died"))
-        first = self._path.stat().st_mtime
+        first = self._changed()
         while not self._take():
-            if self._wait is None and self._path.stat().st_mtime != first:
+            if self._wait is None and self._changed() not in (None, first):
                 raise self._refused(owner)
             time.sleep(PATIENCE)
+
+    def _changed(self) -> float | None:
+        """When the file was changed last; None if its owner has removed it."""
+        try:
+            return self._path.stat().st_mtime
+        except FileNotFoundError:
+            return None
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         with suppress(OSError):  # the folder may be gone: the lock goes with the process
             if self._is_lost():
-                pass  # the file is another's
+                pass  # the file belongs to another owner
             elif self._is_removed:
                 self._path.unlink()  # a waiting process notices that the file it locked was deleted
             else:
@@ -134,7 +143,7 @@ class Lock:
         while not self._over.wait(self._dead / 4):
             try:
                 if self._is_lost():
-                    self._last_beat = 0.0  # `check` will look
+                    self._last_beat = 0.0  # makes `check` read the owner from the file
                     return
                 self._give_sign()
             except OSError:
@@ -158,7 +167,7 @@ def silence() -> float:
 
 
 def name_of(owner: Owner | None) -> str:
-    """An owner as people are told of it."""
+    """The owner in messages: `PID@HOST`, or `another process` if it is unknown."""
     return f"{owner.pid}@{owner.host}" if owner else "another process"
 
 
@@ -211,7 +220,7 @@ def _this_process() -> Owner:
 
 
 def _host() -> str | None:
-    """A name that stands for this machine: CCLM_HOST, for several nodes of a cluster on one machine."""
+    """CCLM_HOST, a name to use instead of this machine's: several nodes of a cluster can be on one machine."""
     return os.environ.get("CCLM_HOST")
 
 

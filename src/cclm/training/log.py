@@ -48,7 +48,7 @@ class LogWriter:
             return self._file.tell()
 
     def close(self) -> None:
-        """Ends writing."""
+        """Closes the file."""
         self._file.close()
 
     def _cut_back(self, length: int) -> None:
@@ -101,7 +101,7 @@ class TensorBoard:
                 self._record(step=event.step, summary={"value": values})
 
     def close(self) -> None:
-        """Ends the file."""
+        """Closes the file of this process."""
         with self._harmless():
             if self._file:
                 self._file.close()

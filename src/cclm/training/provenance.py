@@ -26,7 +26,7 @@ FREE = {"max_steps", "patience", "device", "save_every"}
 `_decisive` has the exceptions: `max_steps` with linear and cosine schedules, and sections that are ignored.
 """
 PROBES = ("probe", "dev_sample")
-"""Settings of the curriculum of which a recipe has one, or leaves the choice to the run."""
+"""The settings for measuring dev losses. A recipe sets at most one; with neither, a resumed run keeps its own."""
 FORCIBLE = ("recipe.training.", "recipe.curriculum.every", "recipe.curriculum.dev_sample", "recipe.curriculum.probe",
             "recipe.model.dropout", "recipe.model.attention_dropout", "recipe.model.activation_dropout",
             "recipe.name")  # fmt: skip
@@ -141,7 +141,7 @@ def changes(folder: Path, now: MadeFrom) -> list[str]:
         return []
     before = _read(folder).plain()
     try:
-        if now.recipe["training"]["precision"] == "auto":  # the run says what that was when it began
+        if now.recipe["training"]["precision"] == "auto":  # a resumed run keeps its precision
             before["recipe"]["training"]["precision"] = "auto"
         if not now.recipe["curriculum"].keys() & set(PROBES):  # the run keeps its probe
             for name in PROBES:
@@ -272,7 +272,7 @@ def begun_with(folder: Path, recipe: Recipe) -> dict[str, float] | None:
 def is_finished(
     folder: Path, recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None, world: int = 1
 ) -> bool:
-    """Whether the run exists undamaged, was made from exactly this, and has no step left to take."""
+    """Whether the run exists undamaged, was made from these very inputs, and has no step left to take."""
     if not (folder / MADE_FROM).exists() or changes(folder, made_from(recipe, prepared, benchmark, world)):
         return False
     newest = newest_checkpoint(folder)
@@ -286,7 +286,7 @@ def is_finished(
 
 def newest_checkpoint(folder: Path) -> Path | None:
     """The folder of the newest checkpoint of a run, damaged or not."""
-    return max(checkpoint_folders(folder / "checkpoints"), default=None)
+    return next(reversed(checkpoint_folders(folder / "checkpoints")), None)
 
 
 def progress_of(checkpoint: Path) -> Progress:

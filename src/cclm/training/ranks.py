@@ -1,7 +1,7 @@
 """Several processes as one training: `torchrun` or `srun` starts the same command on every rank.
 
-Work is dealt out to the ranks by number, and results that all must know are summed. The rest of the code sees no more
-of the other ranks than that. A process alone is rank 0 of 1, and nothing here has an effect then.
+Each piece of work has a number, which decides its rank (`Ranks.takes`), and results that all ranks need are summed. The
+rest of the code knows nothing else about other ranks. A single process is rank 0 of 1; then nothing here has an effect.
 """
 
 import os
@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +22,7 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from cclm.errors import Interrupted, TrainingError
+from cclm.signals import signals_end_at_once
 from cclm.training.overlap import OverlappedSums
 from cclm.training.torchrun import introduce, world_size
 
@@ -38,8 +40,8 @@ BUCKET = 1 << 20
 
 @dataclass(frozen=True)
 class Groups:
-    """The same ranks, connected three times: with patience for waiting, for numbers on the CPU, and for gradients
-    where the model is."""
+    """Process groups of torch.distributed, each of all ranks: `patient` has a long timeout, `numbers` is for values on
+    the CPU, `gradients` for the device of the model."""
 
     patient: Any = None
     numbers: Any = None
@@ -47,7 +49,7 @@ class Groups:
 
 
 class Ranks:
-    """This process and the others. Every method returns the same on every rank."""
+    """This process and the others. Sums, maxima and broadcasts are the same on every rank."""
 
     def __init__(self, rank: int = 0, world: int = 1, *, store: Any = None, groups: "Groups | None" = None) -> None:
         self.rank, self.world = rank, world
@@ -56,7 +58,7 @@ class Ranks:
 
     @property
     def overlaps(self) -> bool:
-        """Whether gradients are summed between GPUs, which nobody waits for: while the backward pass still runs."""
+        """Whether gradients are summed while the backward pass still runs, as between GPUs."""
         return self.world > 1 and self._groups.gradients is not self._groups.numbers
 
     @property
@@ -65,7 +67,7 @@ class Ranks:
         return self.rank == 0
 
     def takes(self, number: int) -> bool:
-        """Whether this rank computes what has this number."""
+        """Whether this rank does the piece of work with this number."""
         return number % self.world == self.rank
 
     def sum(self, rows: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
@@ -77,7 +79,7 @@ class Ranks:
         return int(self._all([[number]], dist.ReduceOp.MAX)[0][0])
 
     def tokens(self, own: int, expected: int) -> int:
-        """What the losses of an update are divided by: its target tokens on all ranks.
+        """The number that the losses of an update are divided by: its target tokens on all ranks.
 
         GPUs would have to wait for that number. They divide by the `expected` one, and correct the gradient later.
         """
@@ -183,6 +185,15 @@ def joined(device: torch.device) -> Iterator[Ranks]:
 
 
 def _join(device: torch.device) -> Ranks:
+    """Meets the other ranks. torch waits for them where no handler of a signal can run: hence the thread."""
+    with ThreadPoolExecutor(1) as thread, signals_end_at_once():
+        ranks = thread.submit(_meet, device).result()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # which counts for one thread
+    return ranks
+
+
+def _meet(device: torch.device) -> Ranks:
     try:
         introduce()
         answer = timedelta(seconds=float(os.environ.get("CCLM_RANKS_TIMEOUT", ANSWER)))
@@ -207,7 +218,7 @@ def _join(device: torch.device) -> Ranks:
 
 
 def _await_first(patience: timedelta) -> None:
-    """Returns when the first rank can be reached. torch would try longer than it is told to, and handle no signal."""
+    """Returns when the first rank can be reached. torch itself would exceed its timeout."""
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
     if os.environ.get("RANK") == "0" or not address or not port.isdigit():
         return  # this is the first rank; or torch says what is missing

@@ -36,7 +36,7 @@ class Rewards:
     def signals(
         self, needs: Collection[str], model: TranslationModel, step: int, admitted: Sequence[str], *, scale: float
     ) -> dict[str, object]:
-        """The signals that a round needs. The loss is multiplied by `scale`, which no cosine depends on."""
+        """The signals that a round needs. `scale` is the loss scale of fp16; cosines do not depend on it."""
         found: dict[str, object] = {}
         if "gradient_cosine" in needs:
             found["gradient_cosine"] = self.separate(model, step, admitted, scale)

@@ -10,10 +10,11 @@ from cclm.errors import ConfigError, DataError
 from cclm.formats.job import JOBS, JobState, job_states
 from cclm.formats.log import Event, Validation, events_backwards
 from cclm.formats.run import CONFIG, LOG, MADE_FROM, NOT_FINITE, NotFinite, read_settings
+from cclm.formats.run_folder import is_bitext, is_for_losses
 from cclm.formats.scores import Means, Scores
-from cclm.training.directory import data_of, is_bitext, is_for_losses, recipe_of, tasks_of
 from cclm.training.lock import owner_of
 from cclm.training.provenance import newest_checkpoint, progress_of
+from cclm.training.run_inputs import data_of, recipe_of, tasks_of
 
 SIGNS = (MADE_FROM, CONFIG, LOG, "checkpoints")
 """A folder that has any two of these is a run, even if it is damaged."""
@@ -23,7 +24,7 @@ SKIPPED = ("prepared", "cache")
 
 @dataclass(frozen=True)
 class RunState:
-    """How far a run has come. What is unknown is None."""
+    """The state of a run and how far it has come. Fields that are unknown are None."""
 
     state: str
     """queued, running, interrupted, finished, failed, damaged, or bitext system for a folder of bitext runs."""
@@ -54,7 +55,7 @@ def runs_below(folder: Path) -> Iterator[Path]:
 
 
 def queued_below(folder: Path) -> dict[Path, JobState]:
-    """The jobs of SLURM, by run directory in this folder, that are queued or running, as far as their files know."""
+    """The jobs of SLURM that are queued or running according to their files, by run directory in this folder."""
     above = folder.resolve()
     works = [place for place in (above, above.parent) if (place / JOBS).is_dir()]
     works += [path.parent for path in above.glob(f"*/{JOBS}") if path.is_dir()]

@@ -24,16 +24,15 @@ from cclm.formats.run import ENVIRONMENT, LOG, MADE_FROM, TIMING, Environment
 from cclm.memory import keep_freed_memory
 from cclm.recipe.methods import ActorSection, CompetenceSection
 from cclm.recipe.schema import Recipe
-from cclm.signals import fault, only_noted
+from cclm.signals import fault, signals_recorded
 from cclm.training import checkpoint as checkpoints
 from cclm.training.adam import Adam
 from cclm.training.average import Average
 from cclm.training.building import model_of, vocabularies_of
 from cclm.training.console import Shown, TrainingConsole
 from cclm.training.dev_probe import DevProbe
-from cclm.training.dev_sentences import probe_budget
+from cclm.training.dev_sentences import probe_batch_tokens
 from cclm.training.device import Device, device_of
-from cclm.training.directory import Task, task_graph, tasks
 from cclm.training.forking import Forks
 from cclm.training.lock import Lock, announce
 from cclm.training.log import LogWriter, TensorBoard, Trackio
@@ -51,6 +50,7 @@ from cclm.training.provenance import (
 )
 from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards
+from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.trainer import Outputs, Parts, Trainer, probe_event, schedule_of
 from cclm.training.validation import Bleu, Evaluator, Measuring
 
@@ -60,7 +60,7 @@ Poll = Callable[[], None]
 
 @dataclass(frozen=True)
 class Options:
-    """How a recipe is trained."""
+    """The options of a training that are not part of its recipe."""
 
     only: tuple[str, ...] = ()
     """Tasks to train; empty means all. Bitext models use it; their vocabularies are still those of all languages."""
@@ -142,13 +142,14 @@ def _explained(recipe: Recipe, folder: Path) -> Iterator[None]:
 
 def _is_out_of_memory(error: Exception) -> bool:
     """torch raises a plain RuntimeError when a CPU has no memory left."""
-    told = str(error).lower()
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in told or "bad_alloc" in told
+    message = str(error).lower()
+    is_named = "allocate memory" in message or "bad_alloc" in message
+    return is_named or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 @dataclass(frozen=True)
 class _Session:
-    """A training that has been asked for, and all it is made from."""
+    """The inputs of a training; `run` trains it to the end."""
 
     recipe: Recipe
     prepared: Prepared
@@ -261,7 +262,7 @@ class _Session:
                     one.close()
 
     def _curves(self, step: int, console: TrainingConsole) -> list[TensorBoard | Trackio]:
-        """What draws the log while it is written, as asked for."""
+        """The writers for TensorBoard and Trackio that the options ask for."""
         found: list[TensorBoard | Trackio] = []
         if self.options.tensorboard:
             found.append(TensorBoard(self.folder, step, console.print))
@@ -302,7 +303,7 @@ class _Session:
         graph = self._task_graph(recipe) if not self.options.only else None
         tokens = {name: batches.target_tokens for name, batches in dev.items()}
         bounded = BoundedProbe(tokens, seed=recipe.seed, vouching=graph.shares_by_lrl() if graph else None)
-        budget = probe_budget(recipe.training.batch_tokens, len(vocabularies_of(recipe, self.prepared)[1]))
+        budget = probe_batch_tokens(recipe.training.batch_tokens, len(vocabularies_of(recipe, self.prepared)[1]))
         return DevProbe(dev, how, bounded, share=settings.share, budget=budget)
 
     def _splitter(self) -> Splitter | None:
@@ -344,7 +345,7 @@ def _signals(ranks: Ranks, lock: Lock) -> Iterator[Poll]:
         if number:
             raise Interrupted(number)
 
-    with only_noted() as received:
+    with signals_recorded() as received:
         yield poll
 
 

@@ -1,7 +1,7 @@
-"""Which rank this process is, of how many: as torchrun says, or srun, which starts ranks without torchrun. No torch.
+"""The rank of this process and the number of ranks, as torchrun or srun sets them. Does not import torch.
 
-torchrun sets WORLD_SIZE, RANK and LOCAL_RANK in the environment. They count more than what srun sets for the tasks of
-a job step, because srun may have started torchrun.
+torchrun sets WORLD_SIZE, RANK and LOCAL_RANK in the environment. They take precedence over what srun sets for the
+tasks of a job step, because srun may have started torchrun.
 """
 
 import os
@@ -24,10 +24,10 @@ def local_rank() -> int:
 
 
 def introduce() -> None:
-    """Tells torch what torchrun would have told it, if srun has started the ranks.
+    """If srun has started the ranks, sets the environment variables that torchrun would have set for torch.
 
-    They meet at a port of the first node that follows from the numbers of job and step. MASTER_ADDR and MASTER_PORT in
-    the environment count more.
+    The ranks meet at a port of the first node, computed from the ids of job and step. MASTER_ADDR and MASTER_PORT in
+    the environment take precedence.
     """
     if not _is_task():
         return

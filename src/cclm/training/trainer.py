@@ -41,14 +41,14 @@ PATIENCE_WITH_NAN = 10
 """Consecutive steps with a loss or gradient that is not finite before the training ends with an error."""
 
 LINES = 3
-"""Languages that have a warning of their own; another line names the rest. Four times as many for admissions."""
+"""The most languages with a warning line each; one more line names the rest. For admissions, four times as many."""
 FAR_ABOVE = 10.0
-"""A competence above this is suspicious: the bitext model is 3.3 bits per token worse than the shared model."""
+"""A competence above this is suspicious: L* is more than 3.3 bits per token worse than the model that is trained."""
 
 
 @dataclass
 class Parts:
-    """What a trainer works with."""
+    """The objects that a trainer uses."""
 
     recipe: Recipe
     model: TranslationModel
@@ -88,7 +88,7 @@ class _Step:
     table: Tensor
     """One row per micro-batch: smoothed loss, plain loss, target tokens."""
     is_finite: Tensor = field(default_factory=lambda: torch.tensor(True))
-    """Whether losses and gradient are, so that the step is taken."""
+    """Whether losses and gradient are finite; otherwise the step is not taken."""
 
 
 class Trainer:
@@ -126,7 +126,7 @@ class Trainer:
                 self._validate(progress.step)
                 progress.due.pop(0)
             elif progress.due[0] == "decay":  # after the save: a longer training goes on from that checkpoint
-                self._say_decay(progress.step, self._settings.max_steps, f"the last {self._settings.decay_steps} steps")
+                self._log_decay(progress.step, self._settings.max_steps, f"the last {self._settings.decay_steps} steps")
                 progress.due.pop(0)
             else:
                 self.save(logged=progress.due.pop(0) == "save")
@@ -189,7 +189,7 @@ class Trainer:
         return self.parts.splitter(batch, name, number) if self.parts.splitter else batch
 
     def _learn(self, number: int, batch: Batch, tokens: int) -> Tensor:
-        """Adds a micro-batch's share of the gradient; returns its two losses. The update has `tokens`."""
+        """Adds the gradient of a micro-batch, divided by `tokens` of the step; returns its smoothed and plain loss."""
         torch.manual_seed(key(self.parts.recipe.seed, "dropout", number) >> 1)
         found = self.parts.device.losses(self.parts.model, batch, self._settings.label_smoothing)
         (found.smoothed * (self.progress.scale / tokens)).backward()  # type: ignore[no-untyped-call]
@@ -337,7 +337,7 @@ class Trainer:
             self.outputs.console.print(f"warning: the same holds for {len(more)} more languages: {listed(more)}")
 
     def _signals(self, step: int) -> dict[str, object]:
-        """What the curriculum needs in this round beside the dev losses, by name: of any shape."""
+        """The signals that the curriculum needs in this round beside the dev losses, by name."""
         curriculum, progress, rewards = self.parts.curriculum, self.progress, self.parts.rewards
         signals: dict[str, object] = {}
         if "train_loss" in curriculum.needs:
@@ -352,7 +352,7 @@ class Trainer:
         return signals
 
     def _admit(self, step: int, new: tuple[str, ...]) -> None:
-        """Logs the languages that were just admitted, with the reason; what stopping waits for starts anew."""
+        """Logs the languages that were just admitted, with the reason, and restarts the count of early stopping."""
         for lang in new:
             event = admitted_event(step, lang, self.parts.curriculum)
             self.outputs.log.write(event)
@@ -368,7 +368,7 @@ class Trainer:
             self.progress.last_admission = step
 
     def _validate(self, step: int) -> None:
-        """Measures the whole dev sets: which checkpoint is the best so far, and whether it is time to stop."""
+        """Measures the whole dev sets; updates the best checkpoint, and considers stopping."""
         average, probe = self.parts.average, self.parts.probe
         if average:
             average.add_validation(step)
@@ -423,9 +423,9 @@ class Trainer:
             self._finish(reason)
         elif until < self._settings.max_steps:
             self.progress.early_decay = EarlyDecay(start=step, until=until, reason=reason)
-            self._say_decay(step, until, reason)
+            self._log_decay(step, until, reason)
 
-    def _say_decay(self, step: int, until: int, reason: str) -> None:
+    def _log_decay(self, step: int, until: int, reason: str) -> None:
         event = Decay(step=step, until=until, reason=reason)
         self.outputs.log.write(event)
         self.outputs.console.print(f"step {step:,}: the learning rate decays to zero until step {until:,}: {reason}")
@@ -441,7 +441,7 @@ class Trainer:
         self.outputs.console.stopped(event)
 
     def save(self, *, logged: bool) -> None:
-        """Writes a checkpoint. One that a signal asked for is no fact of the training and not logged."""
+        """Writes a checkpoint. Extra ones, as after a signal, are not `logged`: interruptions do not change the log."""
         self._read_losses()
         self.parts.ranks.check_same_weights(self.parts.model, self.progress.step)
         if self.progress.step == self._schedule.decay_start:
@@ -479,7 +479,7 @@ def schedule_of(settings: TrainingSection) -> Schedule:
 
 
 def probe_event(step: int, curriculum: Curriculum, cosines: Mapping[str, Any] | None = None) -> Probe:
-    """What a curriculum says after an observation, as an event; `cosines` are the signals that are logged too."""
+    """The state of a curriculum after an observation, as an event; `cosines` are signals that are logged, too."""
     explained = curriculum.explain()
     names = ("dev_loss", "dev_loss_se", "competence", "competence_se", "hrls_competence", "weights", "admitted")
     return Probe(step=step, **{name: explained[name] for name in names if name in explained}, **(cosines or {}))

@@ -19,7 +19,7 @@ from cclm.training.ranks import ALONE, Ranks
 
 @dataclass(frozen=True)
 class DevLoss:
-    """Means over target tokens, in bits: with label smoothing as in training, and without. BLEU where asked for."""
+    """Mean loss per target token in bits: with label smoothing as in training, and without. BLEU if it is measured."""
 
     smoothed: float
     nll: float
@@ -32,7 +32,7 @@ Bleu = Callable[[TranslationModel, Callable[[], None]], dict[str, float]]
 
 @dataclass(frozen=True)
 class Measuring:
-    """How something is measured on the model while it trains.
+    """The settings that all measurements on the model during training share.
 
     `poll` is called between batches, at the same places on every rank, and may raise.
     """
@@ -130,7 +130,7 @@ class Evaluator:
 
 
 def metric_over(metric: str, found: dict[str, DevLoss], dev_sizes: dict[str, int]) -> float:
-    """The value that stopping or selection goes by: a loss, or the mean BLEU."""
+    """The value of the metric that decides stopping or selection: a loss, or the mean BLEU."""
     if metric == "bleu":
         return mean_bleu(found)
     smoothed = {name: loss.smoothed for name, loss in found.items()}
@@ -149,7 +149,7 @@ def better(metric: str, value: float, best: float | None) -> bool:
 
 
 def mean_bleu(found: dict[str, DevLoss]) -> float:
-    """The plain mean over languages."""
+    """The mean of BLEU over languages, without weights."""
     scores = [loss.bleu for loss in found.values() if loss.bleu is not None]
     return math.fsum(scores) / len(scores)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cclm.atomic import atomic_folder
+from cclm.atomic import atomic_folder, holds_only
 from cclm.data.prepared import Prepared
 from cclm.data.vocabulary import BOS, EOS, SPECIALS, UNK, Vocabulary
 from cclm.errors import TrainingError
@@ -26,12 +26,14 @@ from cclm.formats.base import FileFacts
 from cclm.formats.checkpoint import damage
 from cclm.formats.export import MANIFEST, Checked, Export, Pair, Reserved
 from cclm.formats.prepared import Layout
+from cclm.formats.run_folder import weights_of
 from cclm.model.interface import TranslationModel
 from cclm.model.pretrained import log_probabilities
 from cclm.recipe.schema import Recipe
 from cclm.training.building import load_trained, shape_of, vocabularies_of
 from cclm.training.checkpoint import load_weights
-from cclm.training.directory import Task, data_of, recipe_of, tasks_of, weights_of
+from cclm.training.run_inputs import data_of, recipe_of, tasks_of
+from cclm.training.tasks import Task
 from cclm.translation.convert import convert
 from cclm.translation.convert_pretrained import convert_pretrained, positions_of
 from cclm.translation.translator import END, POSITIONS, VOCABULARY_MAP, ExportError, Sample, Translator
@@ -99,7 +101,7 @@ def export_checkpoint(run: Path, best: Path, folder: Path, exact: Path | None = 
     state = load_weights(best)
     quantization = "int8" if exact else "float32"
     try:
-        with atomic_folder(folder, is_ours=lambda old: (old / MANIFEST).is_file()) as staging:
+        with atomic_folder(folder, is_ours=holds_only(MANIFEST, "model", "subwords")) as staging:
             write_files(state, model, staging, quantization)
             samples, translator = dev_samples(model), Translator(staging / "model", positions=model.positions)
             if exact:

@@ -10,7 +10,6 @@ FOLDER/
 import shutil
 import unicodedata
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from cclm.data.cleaning import clean
 from cclm.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from cclm.formats.export import Checked, Search
 from cclm.training.building import shape_of
-from cclm.training.directory import Task
+from cclm.training.tasks import Task
 from cclm.translation.export import State, TrainedFor, dev_samples, own_pieces, trained
 from cclm.translation.tokenizer import PairTokens, Table, segmented, tokenizer_of
 from cclm.translation.translator import POSITIONS, SHORT, ExportError, Sample
@@ -154,22 +153,6 @@ def _pair_tokens(task: Task, table: Table) -> PairTokens:
         tag=None if tag is None else table.source_id(tag),
         start=table.target_id(BOS if start is None else start),
     )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Hides the progress bars and notes of transformers."""
-    from transformers.utils import logging
-
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 # --- verification -----------------------------------------------------------------------------------------------------

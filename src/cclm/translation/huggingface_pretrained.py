@@ -19,7 +19,7 @@ from cclm.data.model_tokenizer import ModelTokenizer, quiet
 from cclm.formats.base import parse_json
 from cclm.formats.export import Checked, Search
 from cclm.model.pretrained import Pretrained
-from cclm.training.directory import Task
+from cclm.training.tasks import Task
 from cclm.translation.export import TrainedFor, dev_samples
 from cclm.translation.huggingface import MAX_DIFFERENT, SENTENCES, TOLERANCE, sentences
 from cclm.translation.translator import ADVICE, SHORT, ExportError, Sample

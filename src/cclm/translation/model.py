@@ -17,10 +17,11 @@ from cclm.errors import ConfigError, DataError
 from cclm.formats.base import sha256
 from cclm.formats.export import MANIFEST, Export, Pair, Search
 from cclm.formats.run import MADE_FROM, MadeFrom
+from cclm.formats.run_folder import best_of, is_bitext, weights_of
 from cclm.recipe.language_codes import canonical
 from cclm.recipe.schema import Recipe
-from cclm.training.directory import best_of, is_bitext, recipe_of, weights_of
 from cclm.training.lock import Lock, announce
+from cclm.training.run_inputs import recipe_of
 from cclm.translation.translator import VOCABULARY_MAP, Translator
 
 CHUNK = 2048

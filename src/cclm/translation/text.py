@@ -1,15 +1,17 @@
 """`cclm translate RUN --source LANGUAGE`: translates a file or standard input, one sentence per line."""
 
+import os
+import stat
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
-from cclm.atomic import name_write_errors, user_output
+from cclm.atomic import is_replaced, name_write_errors, user_output
 from cclm.data.readers.files import MAX_LINE
-from cclm.errors import DataError
+from cclm.errors import ConfigError, DataError
 from cclm.progress_bar import Progress, shown
 from cclm.translation.model import Quantization, load
 
@@ -27,6 +29,7 @@ def translate_text(
     threads: int | None = None,
 ) -> None:
     """Translates line by line, by default from standard input to standard output. Empty lines stay empty."""
+    _refuse_same_file(given, out)
     model = load(run, quantization=quantization, threads=threads)
     pair = model.pair(source, target)
     if pair.zero_shot:
@@ -46,6 +49,24 @@ def translate_text(
         if isinstance(error, BrokenPipeError):  # the reader of our output has gone
             raise
         raise DataError(f"{error.filename or out or STDOUT}: {error.strerror or error}") from None
+
+
+def _refuse_same_file(given: Path | None, out: Path | None) -> None:
+    """Raises ConfigError if the text would be overwritten while it is read."""
+    if out and is_replaced(out):
+        return
+    files = [_file_of(given, sys.stdin), _file_of(out, sys.stdout)]
+    if None not in files and files[0] == files[1]:
+        raise ConfigError(f"{out or STDOUT}: is the file that is read, and cannot be replaced; choose another --output")
+
+
+def _file_of(path: Path | None, stream: TextIO | None) -> tuple[int, int] | None:
+    """What identifies a regular file; None if it is none, or does not exist yet."""
+    try:
+        found = path.stat() if path else os.fstat(stream.fileno()) if stream else None
+    except (OSError, ValueError):  # a stream may be closed, or no file
+        return None
+    return (found.st_dev, found.st_ino) if found and stat.S_ISREG(found.st_mode) else None
 
 
 def _input(path: Path | None) -> AbstractContextManager[BinaryIO]:

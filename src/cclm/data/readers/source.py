@@ -120,7 +120,8 @@ def find(source: Source, lang: str, split: str) -> tuple[Path, ...]:
     try:
         return _find(source, lang, split)
     except OSError as error:
-        raise DataError(f"data.path {source.path}: {error.strerror or error}") from None
+        inside = "" if source.path.startswith(str(error.filename or "")) else f"{error.filename}: "
+        raise DataError(f"data.path {source.path}: {inside}{error.strerror or error}") from None
 
 
 def _find(source: Source, lang: str, split: str) -> tuple[Path, ...]:

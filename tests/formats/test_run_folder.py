@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cclm.training.directory import RECIPE, work_of
+from cclm.formats.run_folder import RECIPE, work_of
 
 
 @pytest.fixture(params=["work", "cache"])

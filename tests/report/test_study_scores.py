@@ -8,7 +8,7 @@ from made_study import HRLS, LRLS, PRIMARY, made_study, score, typed
 from read_page import finished, page_of
 
 from cclm.paper import tables
-from cclm.report.study import ARMS, SAMPLERS, Study, paper_figures
+from cclm.report.study_scores import ARMS, SAMPLERS, Study, paper_figures
 
 
 def test_table_1_has_mean_and_standard_deviation_of_every_arm() -> None:

@@ -1,48 +1,26 @@
-"""Examines pairs of sentences: cleans them, drops some by the rules of the recipe, and counts the reasons."""
+"""Filters pairs of sentences: cleans them, drops some by the rules of the recipe, and counts the reasons.
+
+Duplicates and pairs of too many tokens are dropped later, in `cclm.data.encode`: the first need a scan of all text, the
+others its subwords.
+"""
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cclm.data.cleaning import clean
+from cclm.data.language_identification import Identifier
 from cclm.data.readers.source import Pair
 from cclm.data.texts import Texts, digest, folded
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
 from cclm.progress_bar import Progress
-from cclm.recipe.language_codes import canonical
 from cclm.recipe.schema import DataSection
-
-
-class Identifier:
-    """Identifies the language of a line, among the languages of a recipe that py3langid supports."""
-
-    def __init__(self, languages: Sequence[str]) -> None:
-        try:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier  # type: ignore[import-untyped]
-        except ImportError:
-            raise DataError("language identification needs py3langid: pip install 'ccl-m[langid]'") from None
-        self._identifier: Any = LanguageIdentifier.from_model_file(MODEL_FILE)
-        known = {canonical(code): code for code in self._identifier.labels}
-        self._codes = {known[canonical(lang)]: lang for lang in languages if canonical(lang) in known}
-        self.languages = tuple(self._codes.values())
-        self._identifier.set_languages(list(self._codes))
-
-    def identify(self, line: str) -> str:
-        """The most likely language of a line."""
-        return self._codes[self._identifier.classify(line)[0]]
-
-    def shares(self, lines: Iterable[str]) -> dict[str, float]:
-        """The fraction of the lines per language, the largest first."""
-        counts = Counter(map(self.identify, lines))
-        return {lang: counts[lang] / counts.total() for lang in sorted(counts, key=lambda lang: (-counts[lang], lang))}
-
 
 # Reasons are keys in the manifest of prepared data: changing one would change its bytes.
 EMPTY = "empty side"
@@ -55,7 +33,7 @@ WRONG_LANGUAGE = "wrong language"
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules that pairs are examined by."""
+    """The rules that pairs are filtered by."""
 
     settings: DataSection
     leaked: frozenset[int] = frozenset()
@@ -96,7 +74,7 @@ class Findings:
         self.digests.extend(other.digests)
 
 
-def examine(pairs: Iterable[Pair], language: str, split: str, rules: Rules) -> tuple[list[Pair], Findings]:
+def filter_pairs(pairs: Iterable[Pair], language: str, split: str, rules: Rules) -> tuple[list[Pair], Findings]:
     """The cleaned pairs that are kept, and the findings. Dev and test sets keep every pair, even empty ones."""
     kept: list[Pair] = []
     findings = Findings()
@@ -227,4 +205,4 @@ def _scan(texts: Texts, lang: str, split: str, rules: Rules, workers: Workers, p
 
 
 def _findings(task: tuple[list[Pair], str, str, Rules]) -> Findings:
-    return examine(*task)[1]
+    return filter_pairs(*task)[1]

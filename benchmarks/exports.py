@@ -30,8 +30,9 @@ from cclm.data.vocabulary import EOS
 from cclm.evaluation.evaluate import texts
 from cclm.formats.export import Pair
 from cclm.formats.run import CONFIG, read_settings, settings_text
+from cclm.formats.run_folder import best_of
 from cclm.training.checkpoint import load_tensors
-from cclm.training.directory import best_of, recipe_of
+from cclm.training.run_inputs import recipe_of
 from cclm.translation.export import TrainedFor, dev_samples, trained, trained_for
 from cclm.translation.model import load
 from cclm.translation.package import export_run

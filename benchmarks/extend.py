@@ -19,10 +19,11 @@ from pathlib import Path
 
 from cclm.atomic import atomic_text
 from cclm.experiments.benchmark import benchmark
-from cclm.experiments.extend import extended_recipe, tokens_of
+from cclm.experiments.extend import extended_recipe
 from cclm.experiments.pipeline import Pipeline
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Log
+from cclm.formats.run_folder import tokens_of
 from cclm.recipe.loading import load_recipe
 from cclm.recipe.schema import Recipe
 

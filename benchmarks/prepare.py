@@ -27,8 +27,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cclm.data.encode import RawFile, Task, encode
-from cclm.data.examine import CHUNK, Rules
+from cclm.data.encode import EncodingTask, RawFile, encode
+from cclm.data.filtering import CHUNK, Rules
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import segmenter_of
 from cclm.data.workers import Workers, chunked
@@ -130,7 +130,7 @@ def encode_all(folder: Path, models: Path, recipe: Path, workers: Workers) -> No
     for lang in ("hrl", "lrl"):
         paths = models / f"{lang}.model", models / "eng.model"
         chunks = chunked(texts.read(lang, "train", Counter()), CHUNK)
-        tasks = (Task(chunk, lang, "train", rules, *paths) for chunk in chunks)
+        tasks = (EncodingTask(chunk, lang, "train", rules, *paths) for chunk in chunks)
         sizes = [len(segmenter_of(path).pieces) for path in paths]
         RawFile(folder / "raw" / lang, *sizes).write(workers.map(encode, tasks))
 

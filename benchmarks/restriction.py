@@ -141,7 +141,7 @@ def print_table(runs: list[dict[str, Measured]]) -> None:
     console = Console(width=200)
     console.print(table)
     everything = [row for run in runs for row in run.values()]
-    worst = max(everything, key=lambda row: (row.bleu[0] - row.bleu[1]) / row.half)
+    worst = max(everything, key=lambda row: (row.bleu[0] - row.bleu[1]) / max(row.half, 1e-9))
     total = [sum(row.seconds[i] for row in everything) for i in (0, 1)]
     console.print(
         f"mean BLEU {statistics.fmean(row.bleu[0] for row in everything):.2f} and"

@@ -115,7 +115,7 @@ def table(found: list[Found], work: Path) -> str:
     """Markdown: a row a comparison."""
     rows = [
         "| size | against | ours, tokens/s | theirs | ratio (least-greatest) | limit | our share"
-        " | tokens a step, ours / theirs | peak GB, ours / theirs | memory ratio |",
+        " | tokens per step, ours / theirs | peak GB, ours / theirs | memory ratio |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join([*rows, *(row(each, work) for each in found)])

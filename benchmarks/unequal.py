@@ -5,9 +5,10 @@
     python benchmarks/unequal.py work/unequal-small --table              # what there is so far
 
 Every arm is the first one, `base`, with one change; `all` has all of them. Steps are chosen so that every arm takes the
-same time: an arm and `base` take turns in one process, and the ratio of their processor times per step decides. One
-training after the other, each in a process with one thread (`--jobs 2`: two at once). What is done is kept in the
-folder; the same command continues, and a training that was killed resumes.
+same time: an arm and `base` take turns in one process, and the ratio of their processor times per step decides. (Arms
+that differ in the learning rate alone take the same time by construction.) One training after the other, each in a
+process with one thread (`--jobs 2`: two at once). What is done is kept in the folder; the same command continues, and a
+training that was killed resumes.
 
 R-Drop, dropout by passes and Muon are no settings of a recipe: they are implemented here.
 """
@@ -22,7 +23,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -80,6 +81,12 @@ class Arm:
     r_drop: float = 0.0
     by_passes: bool = False
     muon: bool = False
+
+    @property
+    def is_schedule(self) -> bool:
+        """Whether it is `base` but for the learning rate, which takes no time."""
+        rest = replace(self, settings=tuple(s for s in self.settings if not s.startswith("training.schedule=")))
+        return rest == Arm()
 
 
 LINEAR, EMA, SPLIT = "training.schedule=linear", "training.average.ema=0.999", "training.split_pieces.source=0.1"
@@ -142,8 +149,16 @@ def child(bench: "Bench", *arguments: str) -> None:
 class Bench:
     """One corpus with its results."""
 
-    def __init__(self, folder: Path, text: Path | None, steps: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        text: Path | None,
+        steps: int | None,
+        high_resource: Sequence[str] = HRLS,
+        low_resource: Sequence[str] = LRLS,
+    ) -> None:
         self.folder, self.text = folder, text
+        self.high_resource, self.low_resource = high_resource, low_resource
         self.steps = steps or STEPS["text" if text else "small"]
 
     def recipe(self, arm: str, seed: int, steps: int) -> Recipe:
@@ -154,6 +169,8 @@ class Bench:
             (
                 f"name={arm.replace(',', '').replace(' ', '-')}-{seed}", f"seed={seed}", f"work={self.folder / 'work'}",
                 "data.format=tsv", f"data.path={path}/{{lang}}.{{split}}.tsv", *SHARED,
+                f"data.high_resource=[{', '.join(self.high_resource)}]",
+                f"data.low_resource=[{', '.join(self.low_resource)}]",
                 *(OF_TEXT if self.text else OF_SMALL), f"training.max_steps={steps}",
                 f"training.validate_every={max(1, steps // 10)}", *ARMS[arm].settings,
             ),
@@ -173,6 +190,13 @@ class Bench:
         return json.loads(path.read_text()) if path.exists() else {}
 
     def measure_ratio(self, arm: str) -> None:
+        """Measures the time per step of an arm, relative to `base`, and records it."""
+        ratio = 1.0 if ARMS[arm].is_schedule else self._measured_ratio(arm)
+        ratios = self.ratios() | {arm: ratio}
+        (self.folder / "ratios.json").write_text(json.dumps(ratios, indent=1) + "\n")
+        print(f"{arm}: a step takes {ratio:.2f} times as long as one of base", flush=True)
+
+    def _measured_ratio(self, arm: str) -> float:
         """Lets an arm and `base` take turns."""
         trainers = {name: self._trainer(name) for name in ("base", arm)}
         windows: dict[str, list[float]] = {name: [] for name in trainers}
@@ -184,10 +208,7 @@ class Bench:
                     trainer._train_step(trainer.progress.step)
                 windows[name].append(time.process_time() - begun)
         # The first turn warms up.
-        ratio = statistics.median(a / b for a, b in zip(windows[arm][1:], windows["base"][1:], strict=True))
-        ratios = self.ratios() | {arm: 1.0 if arm == "base" else ratio}
-        (self.folder / "ratios.json").write_text(json.dumps(ratios, indent=1) + "\n")
-        print(f"{arm}: a step takes {ratio:.2f} times as long as one of base", flush=True)
+        return statistics.median(a / b for a, b in zip(windows[arm][1:], windows["base"][1:], strict=True))
 
     def _trainer(self, arm: str) -> Trainer:
         recipe = self.recipe(arm, 1, self.steps)
@@ -216,24 +237,24 @@ class Bench:
         begun = time.process_time()
         session.train(recipe, pipeline.data, None, None, run_folder(recipe), Options())
         seconds = time.process_time() - begun
-        result = summary(run_folder(recipe), recipe) | {"seconds": seconds}
+        result = self._summary(recipe) | {"seconds": seconds}
         path = self.result_file(arm, seed)
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n")
 
-
-def summary(run: Path, recipe: Recipe) -> dict[str, float]:
-    """Mean scores of all languages, HRLs and LRLs on the test sets, and the best dev loss."""
-    languages = Evaluation(run, recipe=recipe).score().languages
-    groups = {"all": HRLS + LRLS, "hrl": HRLS, "lrl": LRLS}
-    events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    dev = min(event["macro"] for event in events if event["event"] == "validation")
-    scores = {
-        f"{metric}_{group}": statistics.mean(languages[lang][metric] for lang in members)
-        for metric in ("bleu", "chrf")
-        for group, members in groups.items()
-    }
-    return scores | {"dev_loss": dev, "steps": recipe.training.max_steps}
+    def _summary(self, recipe: Recipe) -> dict[str, float]:
+        """Mean scores of all languages, HRLs and LRLs on the test sets, and the best dev loss."""
+        run = run_folder(recipe)
+        languages = Evaluation(run, recipe=recipe).score().languages
+        groups = {"all": list(languages), "hrl": self.high_resource, "lrl": self.low_resource}
+        events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+        dev = min(event["macro"] for event in events if event["event"] == "validation")
+        scores = {
+            f"{metric}_{group}": statistics.mean(languages[lang][metric] for lang in members)
+            for metric in ("bleu", "chrf")
+            for group, members in groups.items()
+        }
+        return scores | {"dev_loss": dev, "steps": recipe.training.max_steps}
 
 
 def print_table(results: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
@@ -261,7 +282,7 @@ def use(arm: Arm, recipe: Recipe) -> None:
     class ArmTrainer(Trainer):
         """Learns with R-Drop and with dropout by passes, where the arm has them."""
 
-        def _learn(self, number: int, batch: Batch, tokens: int) -> tuple[float, float, int]:
+        def _learn(self, number: int, batch: Batch, tokens: int) -> Tensor:
             if rates:
                 rates.set(self, batch, number)
             if arm.r_drop:
@@ -278,7 +299,7 @@ def use(arm: Arm, recipe: Recipe) -> None:
     session.Adam = Muon if arm.muon else Adam  # type: ignore[misc]
 
 
-def learn_twice(trainer: Trainer, number: int, batch: Batch, tokens: int, alpha: float) -> tuple[float, float, int]:
+def learn_twice(trainer: Trainer, number: int, batch: Batch, tokens: int, alpha: float) -> Tensor:
     """R-Drop (Liang et al., 2021): every sentence twice, with other dropout masks; alpha / 4 times the symmetric
     divergence of the two predictions is added to the mean of their losses."""
     torch.manual_seed(key(trainer.parts.recipe.seed, "dropout", number) >> 1)
@@ -291,7 +312,7 @@ def learn_twice(trainer: Trainer, number: int, batch: Batch, tokens: int, alpha:
     first, second = log_NV.chunk(2)
     divergence = ((first.exp() - second.exp()) * (first - second)).sum()
     ((smoothed + alpha / 4 * divergence) / tokens).backward()
-    return smoothed.item(), nll.item(), batch.target_tokens
+    return torch.stack([smoothed.detach(), nll.detach()])
 
 
 class Rates:

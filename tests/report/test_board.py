@@ -66,6 +66,16 @@ def test_pages_have_no_script_or_style_of_their_own(board: Served) -> None:
         assert b" style=" not in content
 
 
+def test_a_link_has_the_name_that_was_given(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "bitext").symlink_to(folder / "runs")
+    (tmp_path / "best").symlink_to(folder / "runs" / "ccl-m-avg.1")
+    with served(tmp_path / "bitext") as board:
+        assert board.json("/api/overview")["folder"] == "bitext"
+        assert b"<title>bitext" in board.ask("/")[2]
+    with served(tmp_path / "best") as board:
+        assert list(board.runs()) == ["best"]
+
+
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil", "", "[::2]"]

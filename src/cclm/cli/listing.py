@@ -1,13 +1,13 @@
 """`cclm runs DIR`: one line per run below a folder."""
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from cclm.formats.job import JobState
+from cclm.formats.run_folder import name_of
 from cclm.training.run_state import RunState, in_queue, queued_below, runs_below, state_of
 
 HEADS = ("run", "state", "step", "best", "dev loss", "BLEU", "HRL", "LRL")
@@ -43,7 +43,7 @@ def _in_slurm(folder: Path) -> dict[Path, JobState]:
 
 def _name(run: Path, folder: Path) -> str:
     if run == folder:
-        return Path(os.path.abspath(run)).name  # `bitext` is a link to an entry of the cache, whose name is a hash
+        return name_of(run)
     return str(run.relative_to(folder) if run.is_relative_to(folder) else run.relative_to(folder.resolve()))
 
 

@@ -1,6 +1,5 @@
 """Compares runs with the first one, or methods over seeds with the first method: differences, intervals, sentences."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from cclm.evaluation.statistics import (
     sentence,
 )
 from cclm.formats.base import VERSION, Part
+from cclm.formats.run_folder import name_of
 from cclm.formats.scores import Translations
 
 TITLES = {"bleu": "BLEU", "chrf": "chrF"}
@@ -144,7 +144,7 @@ def _compare_runs(
     evaluations: Sequence[Evaluation], groups: Groups, metric: MetricName, samples: int
 ) -> tuple[System, list[Compared]]:
     """Compares runs on the same sentences. Runs with the same folder name are named by their paths."""
-    names = [_folder_name(evaluation) for evaluation in evaluations]
+    names = [name_of(evaluation.run) for evaluation in evaluations]
     systems = [
         System(name=name if names.count(name) == 1 else str(evaluation.run), runs=[_facts(evaluation)], is_method=False)
         for name, evaluation in zip(names, evaluations, strict=True)
@@ -279,14 +279,9 @@ def _seeds(method: Method) -> str:
     return f"seed{'' if len(method.runs) == 1 else 's'} {', '.join(map(str, sorted(method.runs)))}"
 
 
-def _folder_name(run: Evaluation) -> str:
-    """The name as given: `bitext` is a link to an entry of the cache, whose own name is a hash."""
-    return Path(os.path.abspath(run.run)).name
-
-
 def _name(members: Sequence[Evaluation]) -> str:
     """The common name of the runs without `.SEED`: from their folders, else their recipes, else the first run's."""
-    folders, recipes = [_folder_name(run) for run in members], [run.recipe.name for run in members]
+    folders, recipes = [name_of(run.run) for run in members], [run.recipe.name for run in members]
     for names in (folders, recipes):
         without_seed = [name.removesuffix(f".{run.recipe.seed}") for name, run in zip(names, members, strict=True)]
         if len(set(without_seed)) == 1:

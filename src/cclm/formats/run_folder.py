@@ -36,6 +36,11 @@ def is_for_losses(run: Path) -> bool:
     return is_bitext(folder.parent) or (folder.parent / f"{MULTILINGUAL}.json").exists()
 
 
+def name_of(folder: Path) -> str:
+    """The name of a folder as it was given: `bitext` is a link to an entry of the cache, whose own name is a hash."""
+    return Path(os.path.abspath(folder)).name
+
+
 def work_of(run: Path) -> Path:
     """The work folder of a run, by its path as it was given, or else with symbolic links followed.
 

@@ -24,6 +24,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from cclm.formats.run_folder import name_of
 from cclm.report.board_folder import Board, BoardRun, Group, is_file, trial_states
 from cclm.report.document import asset, render
 from cclm.web.access import Access, Guard, refuse
@@ -69,7 +70,7 @@ class Pages:
     def overview_page(self, _: Request) -> Response:
         if id_ := self.board.only_run():
             return RedirectResponse(f"/runs/{id_}", 303)
-        return _page("overview", self.board.folder.resolve().name)
+        return _page("overview", name_of(self.board.folder))
 
     def compare_page(self, _: Request) -> Response:
         return _page("compare", "Comparison")
@@ -89,7 +90,7 @@ class Pages:
         with self.board.lock:
             runs = [run.summary() for run in self.board.runs.values()]
             groups = [_group_facts(self.board, group) for group in self.board.groups.values()]
-            folder, more = self.board.folder.resolve().name, self.board.more_runs
+            folder, more = name_of(self.board.folder), self.board.more_runs
         return _json({"folder": folder, "runs": runs, "groups": groups, "more_runs": more})
 
     def run(self, request: Request) -> Response:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cclm.errors import ConfigError, DataError
+from cclm.formats.run_folder import name_of
 from cclm.formats.study import DeclaredFile, StudyResults
 from cclm.formats.sweep import Sweep
 from cclm.report.board_data import NO_LOCK, FollowedRun, stamp
@@ -289,7 +290,7 @@ class Board:
 
     def _name(self, folder: Path) -> str:
         if folder == self.folder or not folder.is_relative_to(self.folder):
-            return folder.resolve().name
+            return name_of(folder)
         name = str(folder.relative_to(self.folder))
         return name.removeprefix("runs/")
 

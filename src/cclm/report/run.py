@@ -14,7 +14,7 @@ from cclm.formats.base import parse_json
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log
-from cclm.formats.run_folder import work_of
+from cclm.formats.run_folder import name_of, work_of
 from cclm.formats.scores import BEFORE, Before, Scores, Signature
 
 SENTENCES = 3
@@ -74,7 +74,7 @@ def run_facts(run: Path, log: Log) -> Run:
     run_scores = Scores.read(scores) if scores.is_file() else None
     benchmark = _read_benchmark(_shared(run, "benchmark.json"))
     return Run(
-        name=run.resolve().name,
+        name=name_of(run),
         config=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else "",
         environment=_read_object(environment) if environment.is_file() else {},
         log=log,

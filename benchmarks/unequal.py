@@ -89,17 +89,19 @@ class Arm:
         return rest == Arm()
 
 
-LINEAR, EMA, SPLIT = "training.schedule=linear", "training.average.ema=0.999", "training.split_pieces.source=0.1"
+LINEAR, WSD, EMA = "training.schedule=linear", "training.schedule=wsd", "training.average.ema=0.999"
+SPLIT = "training.split_pieces.source=0.1"
 ARMS = {
     "base": Arm(),
     "linear": Arm((LINEAR,)),
     "cosine": Arm(("training.schedule=cosine",)),
-    "wsd": Arm(("training.schedule=wsd",)),
+    "wsd": Arm((WSD,)),
     "average": Arm((EMA,)),
     "split pieces": Arm((SPLIT,)),
     "R-Drop": Arm(r_drop=5.0),
     "dropout by passes": Arm(by_passes=True),
     "Muon": Arm(muon=True),
+    "wsd, split pieces": Arm((WSD, SPLIT)),
     "linear, average, split": Arm((LINEAR, EMA, SPLIT)),
     "all": Arm((LINEAR, EMA, SPLIT), r_drop=5.0, by_passes=True, muon=True),
 }

@@ -80,6 +80,11 @@ def test_the_chosen_value_holds_whatever_the_arm_says_of_it(tmp_path: Path, arm:
             "tune.arms.ccl-m={curriculum.every: [5, 5]}",
             r"distinct values: two of them have the run name ccl-m-every-5\.0",
         ),
+        (
+            "tune.arms.ccl-m={vocabulary.pieces: [100, 200]}",
+            r"vocabulary\.pieces decides the prepared data or L\*, which all values share.*an arm for each value",
+        ),
+        ("tune.arms.ccl-m={benchmark.max_steps: [5, 6]}", r"benchmark\.max_steps decides the prepared data or L\*"),
         ("tune.arms.ccl-m={curriculum.every: [5, 5.0]}", r"ccl-m: curriculum\.every: 5 and 5\.0 are the same run"),
         ("tune.arms.ccl-m={seed: [5, 6]}", r"ccl-m: seed: 5 and 6 are the same run; use distinct values"),
         (

@@ -269,6 +269,19 @@ def test_arms_of_a_study_may_have_reference_losses_of_their_own(folder: Path) ->
     assert "step 5" not in again  # nothing is trained again
 
 
+def test_an_arm_may_start_from_a_finished_run(folder: Path) -> None:
+    """Its subwords are those of that run: it has data of its own, and the other arms keep theirs."""
+    changes = ["benchmark.file=table.json", "training.max_steps=5", *STATIC]
+    done(folder, "train", "recipe.yaml", "name=first", "vocabulary.pieces=80", *changes)
+    started = "arms.started={model.pretrained: work/runs/first}"
+    done(folder, "study", "mini.yaml", "seeds=[1]", started)
+    trials = results(folder)["trials"]
+    assert [trial["arm"] for trial in trials if trial["scores"]] == ["proportional", "ccl-m", "started"]
+    runs = [folder / "work/runs" / f"{arm}.1/config.yaml" for arm in ("proportional", "started")]
+    keys = [path.read_text().splitlines()[0].split()[3] for path in runs]
+    assert keys[0] != keys[1]  # of the prepared data
+
+
 def test_a_static_method_trains_no_bitext_models(folder: Path) -> None:
     """Nothing needs L* there: the run is done without it, and its page has no competence."""
     done(folder, "run", "recipe.yaml", "training.max_steps=5", *STATIC)

@@ -20,7 +20,7 @@ from cclm.formats.run import CONFIG, read_settings
 from cclm.formats.study import DeclaredFile, TunedArm, TunedFile, Tuning
 from cclm.formats.study import Try as TryResult
 from cclm.recipe.schema import Recipe
-from cclm.recipe.study import BITEXT, Study, Try, plain, steps_to_come
+from cclm.recipe.study import BITEXT, Study, Try, plain, sections_not_shared, steps_to_come
 from cclm.report.pages import write_study
 from cclm.training.lock import Lock, announce
 from cclm.training.provenance import (
@@ -180,7 +180,7 @@ def _refuse_occupied(study: Study) -> None:
 
 
 def _own_data(study: Study, recipe: Recipe, executor: Executor) -> dict[str, Pipeline]:
-    """Prepares data and trains L* separately for each arm that changes `data`, `vocabulary` or `benchmark` settings."""
+    """Prepares data and trains L* separately for each arm whose data or L* the other arms cannot share."""
     found: dict[str, Pipeline] = {}
     for arm, same in _own_recipes(study, recipe).items():
         with Display(reference_recipe(same).training.max_steps) as display:
@@ -195,9 +195,9 @@ def _own_recipes(study: Study, recipe: Recipe) -> dict[str, Recipe]:
     found: dict[str, Recipe] = {}
     for arm in study.arms:
         own = recipe if arm == BITEXT else study.recipe_of(arm, recipe.seed, **steps_to_come(study, arm))
-        parts = {"data": own.data, "vocabulary": own.vocabulary, "benchmark": own.benchmark}
-        if any(getattr(recipe, name) != part for name, part in parts.items()):
-            found[arm] = recipe.model_copy(update=parts)
+        changed = {name: getattr(own, name) for name in sections_not_shared(recipe, own)}
+        if changed:
+            found[arm] = recipe.model_copy(update=changed)
     return found
 
 

@@ -15,7 +15,10 @@ from cclm.recipe.loading import BITEXT, load_recipe, override, read_named, texts
 from cclm.recipe.schema import Recipe
 from cclm.recipe.section import Name, Section, Seed, check
 
-__all__ = ["BITEXT", "Study", "Try", "Tuning", "built_in_studies", "load_study", "plain", "steps_to_come"]
+__all__ = [
+    "BITEXT", "Study", "Try", "Tuning", "built_in_studies", "load_study", "plain", "sections_not_shared",
+    "steps_to_come",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -199,10 +202,26 @@ def _check_tries(study: Study, tune: Tuning, name: str) -> None:
             recipe = study.tuned({tried.arm: tried.value}).recipe_of(tried.arm, tune.seed)
         except ConfigError as error:
             raise ConfigError(f"{where} cannot be {tried.value!r}: {error}") from None
+        if sections_not_shared(study.recipe_of(tried.arm, tune.seed), recipe):
+            raise ConfigError(
+                f"{where} decides the prepared data or L*, which all values share, and cannot be tuned;"
+                " declare an arm for each value"
+            )
         for other, other_recipe in checked:
             if recipe == other_recipe:  # only within an arm: the name of a recipe contains the arm
                 raise ConfigError(f"{where}: {other.value!r} and {tried.value!r} are the same run; use distinct values")
         checked.append((tried, recipe))
+
+
+def sections_not_shared(one: Recipe, other: Recipe) -> list[str]:
+    """The sections of two recipes because of which they cannot share prepared data and L*.
+
+    Sizes and dropout of a model are no reason: the arms of a study compare with one L*. A pretrained model is one,
+    because its subwords are those of the data.
+    """
+    names = [name for name in ("data", "vocabulary", "benchmark") if getattr(one, name) != getattr(other, name)]
+    subwords = [(recipe.model.pretrained, recipe.model.codes) for recipe in (one, other)]
+    return [*names, "model"] if subwords[0] != subwords[1] else names
 
 
 def steps_to_come(study: Study, arm: str, steps: Mapping[str, int] | None = None) -> dict[str, object]:

@@ -6,10 +6,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cclm.evaluation.compare import TITLES, Compared, Comparisons
+from cclm.evaluation.compare import Compared, Comparisons
 from cclm.evaluation.statistics import Difference, OverSeeds
 from cclm.experiments.extend import Change
-from cclm.formats.scores import Scores
+from cclm.formats.scores import METRICS, Scores
 from cclm.formats.study import StudyResults
 from cclm.formats.sweep import Sweep
 from cclm.report.document import name_seeds
@@ -68,7 +68,7 @@ def _off_target(row: Mapping[str, float]) -> str:
 def print_comparisons(found: Comparisons) -> None:
     """A table and a sentence per comparison; below them, how the numbers were computed."""
     console = Console()
-    title = f"{TITLES[found.metric]} on the {found.split} sets"
+    title = f"{METRICS[found.metric]} on the {found.split} sets"
     for comparison in found.comparisons:
         console.print(_comparison_table(comparison, title + _seeds(comparison), found.baseline.name))
         console.print(Text(comparison.sentence))

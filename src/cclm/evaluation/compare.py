@@ -8,7 +8,7 @@ from statistics import fmean
 
 from cclm.errors import ConfigError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.evaluation.scores import MetricName, metric_named
+from cclm.evaluation.scores import metric_named
 from cclm.evaluation.statistics import (
     SAMPLES,
     SEED,
@@ -22,9 +22,8 @@ from cclm.evaluation.statistics import (
 )
 from cclm.formats.base import VERSION, Part
 from cclm.formats.run_folder import name_of
-from cclm.formats.scores import Translations
+from cclm.formats.scores import METRICS, MetricName, Translations
 
-TITLES = {"bleu": "BLEU", "chrf": "chrF"}
 Groups = Mapping[str, Sequence[str]]
 """The tasks that each mean is over: `all`, `hrl`, `lrl`."""
 Rows = dict[str, Difference] | dict[str, OverSeeds]
@@ -197,8 +196,19 @@ def _adjusted(
     adjusted = holm([1.0 if mean.p is None else mean.p for mean in means])
     compared = []
     for system, (languages, of_groups), mean, p, shared in zip(systems[1:], rows, means, adjusted, seeds, strict=True):
-        numbers = (mean.difference, mean.low, mean.high, p, len(rows) > 1, max(mean.system, mean.baseline))
-        text = sentence(Comparison(system.name, systems[0].name, TITLES[metric], len(shared) or 1, *numbers))
+        comparison = Comparison(
+            system.name,
+            systems[0].name,
+            METRICS[metric],
+            seeds=len(shared) or 1,
+            mean=mean.difference,
+            low=mean.low,
+            high=mean.high,
+            p=p,
+            adjusted=len(rows) > 1,
+            higher=max(mean.system, mean.baseline),
+        )
+        text = sentence(comparison)
         compared.append(
             Compared(system=system, languages=languages, means=of_groups, holm=p, sentence=text, seeds=shared)
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import sacrebleu
 from sacrebleu.metrics.base import Metric
@@ -16,11 +16,10 @@ from sacrebleu.metrics.chrf import CHRF
 
 from cclm.data.language_identification import Identifier
 from cclm.errors import DataError
-from cclm.formats.scores import Means, Row, Scores, Signature
+from cclm.formats.scores import METRICS, Means, MetricName, Row, Scores, Signature
 from cclm.recipe.schema import DataSection
 
-MetricName = Literal["bleu", "chrf"]
-ALWAYS = ("bleu", "bleu_low", "bleu_high", "chrf")
+ALWAYS = (*METRICS, "bleu_low", "bleu_high")
 """The scores that every language has."""
 RESERVED = (*ALWAYS, "off_target", "off_target_references")
 """Names that external scorers cannot have."""
@@ -109,7 +108,8 @@ def _scores(hypotheses: list[str], references: list[str], *, bootstrap: int, see
 
 def metric_named(name: MetricName) -> Metric:
     """A metric of SacreBLEU with the settings that all scores of cclm use."""
-    return BLEU(tokenize="13a", lowercase=False) if name == "bleu" else CHRF()
+    made: dict[MetricName, Callable[[], Metric]] = {"bleu": lambda: BLEU(tokenize="13a", lowercase=False), "chrf": CHRF}
+    return made[name]()
 
 
 @contextmanager

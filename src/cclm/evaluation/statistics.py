@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from cclm.evaluation.scores import MetricName, metric_named, sacrebleu_seed
+from cclm.evaluation.scores import metric_named, sacrebleu_seed
+from cclm.formats.scores import MetricName
 
 SAMPLES, SEED = 2000, 12345
 SACREBLEU_SAMPLES = 1000
@@ -220,15 +221,6 @@ def paired_t(differences: Sequence[float]) -> Interval:
     error = sd / math.sqrt(n)
     half = t_quantile(1 - LEVEL / 2, n - 1) * error
     return Interval(mean, sd, mean - half, mean + half, mean / error, t_two_sided(mean / error, n - 1), n)
-
-
-def detectable(differences: Sequence[float]) -> float | None:
-    """The smallest mean difference that would be detected with this number of seeds and this variance between them.
-
-    It is half the width of the interval, with five seeds 1.24 standard deviations. None with one seed.
-    """
-    interval = paired_t(differences)
-    return None if interval.low is None or interval.high is None else (interval.high - interval.low) / 2
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -11,13 +11,14 @@ from cclm.data.prepared import Prepared
 from cclm.errors import DataError
 from cclm.evaluation.compare import over_sentences
 from cclm.evaluation.evaluate import Evaluation
-from cclm.evaluation.scores import ALWAYS, MetricName
+from cclm.evaluation.scores import ALWAYS
 from cclm.evaluation.statistics import SAMPLES, Comparison, holm, over_seeds, sentence
 from cclm.experiments.benchmark import reference_folder
 from cclm.formats import study as formats
 from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log, Validation
 from cclm.formats.run_folder import MULTILINGUAL
+from cclm.formats.scores import METRICS, MetricName
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, plain
 from cclm.training.provenance import newest_checkpoint, progress_of
@@ -231,7 +232,7 @@ def arm_on_average(made: Sequence[formats.Trial], groups: Groups) -> formats.Arm
         bleu=_metric(finished, "bleu", groups),
         chrf=_metric(finished, "chrf", groups),
         languages={
-            lang: {metric: mean(score(trial, metric, [lang]) for trial in finished) for metric in ("bleu", "chrf")}
+            lang: {metric: mean(score(trial, metric, [lang]) for trial in finished) for metric in METRICS}
             for lang in groups["all"]
         },
         weighted=mean(trial.weighted for trial in finished),
@@ -283,7 +284,7 @@ def mean(values: Iterable[float | None]) -> float | None:
 def comparisons(study: Study, made: Sequence[formats.Trial], groups: Groups, work: Path) -> list[formats.Comparison]:
     """The primary comparisons, then every arm with the baseline; each by the endpoint first, then the other metric."""
     pairs = [*study.primary, *((arm, study.against) for arm in study.arms if arm != study.against)]
-    metrics: tuple[MetricName, ...] = ("chrf", "bleu") if study.endpoint == "chrf" else ("bleu", "chrf")
+    metrics = sorted(METRICS, key=lambda metric: metric != study.endpoint)
     found: list[formats.Comparison] = []
     for pair in dict.fromkeys(pairs):
         for metric in metrics:
@@ -337,7 +338,7 @@ def _resample(
         return []
     runs = {trial.arm: work / trial.run for trial in made}
     ours, theirs = (Evaluation(runs[arm]) for arm in (of_pair[0].first, of_pair[0].second))
-    languages, means = over_sentences(ours, theirs, groups, metric=of_pair[0].metric)  # type: ignore[arg-type]
+    languages, means = over_sentences(ours, theirs, groups, metric=of_pair[0].metric)
     found = []
     for comparison in of_pair:
         row = means[comparison.over]
@@ -363,9 +364,17 @@ def _higher(study: Study, made: Sequence[formats.Trial], groups: Groups, found: 
 
 def _with_sentence(found: formats.Comparison, higher: float) -> formats.Comparison:
     """The comparison with a sentence that states its conclusion, given the higher of the two scores."""
-    metric = {"bleu": "BLEU", "chrf": "chrF"}[found.metric]
     over = {"all": "", "hrl": " on HRLs", "lrl": " on LRLs"}[found.over]
-    adjusted = found.holm is not None
-    numbers = (found.mean, found.low, found.high, found.holm if adjusted else found.p, adjusted, higher)
-    compared = Comparison(found.first, found.second, metric + over, len(found.differences), *numbers)
+    compared = Comparison(
+        found.first,
+        found.second,
+        METRICS[found.metric] + over,
+        seeds=len(found.differences),
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
+        p=found.p if found.holm is None else found.holm,
+        adjusted=found.holm is not None,
+        higher=higher,
+    )
     return found.model_copy(update={"sentence": sentence(compared)})

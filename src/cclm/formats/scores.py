@@ -1,10 +1,15 @@
 """scores.json; translations/{split}.json, which records the origin of a split's translations; before.json."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import StrictInt
 
 from cclm.formats.base import JsonFile, Part
+
+MetricName = Literal["bleu", "chrf"]
+"""The metrics that every language has; systems are compared by them."""
+METRICS: dict[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF"}
+"""Their names in tables and sentences."""
 
 
 class Translations(JsonFile):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, Strict, StrictBool, model_validator
 
 from cclm.formats.base import JsonFile, Part
-from cclm.formats.scores import Means, Row
+from cclm.formats.scores import METRICS, Means, MetricName, Row
 
 Number = Annotated[float, Strict()]
 """A finite number. Strings and booleans are not accepted."""
@@ -49,7 +49,7 @@ class Trial(Part):
         if self.scores is None:
             raise ValueError("scores in a finished trial")
         for lang, row in self.rows.items():
-            for metric in ("bleu", "chrf"):
+            for metric in METRICS:
                 if metric not in row:
                     raise ValueError(f"scores.languages.{lang}.{metric} in a finished trial")
         return self
@@ -72,7 +72,7 @@ class Declared(Part):
     recipe: str
     seeds: list[Count]
     primary: list[list[str]]
-    endpoint: str
+    endpoint: MetricName
     arms: dict[str, dict[str, Any] | None]
     """The changes to the recipe of each arm: settings of any type."""
     changes: dict[str, Any] = {}
@@ -151,7 +151,7 @@ class Comparison(Part):
     first: str
     second: str
     primary: StrictBool
-    metric: str
+    metric: MetricName
     over: str
     differences: PerLanguage
     """The difference per seed."""
@@ -222,6 +222,6 @@ class DeclaredFile(JsonFile):
     advice: ClassVar[str] = "give the study another name"
     seeds: list[Count]
     primary: list[list[str]]
-    endpoint: str
+    endpoint: MetricName
     tune: dict[str, Any] | None = None
     """The original section `tune` of the study: settings of any type."""

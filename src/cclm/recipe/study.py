@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from cclm.errors import ConfigError
+from cclm.formats.scores import MetricName
 from cclm.recipe.import_path import search_beside
 from cclm.recipe.loading import BITEXT, load_recipe, override, read_named, texts_in
 from cclm.recipe.schema import Recipe
@@ -85,7 +86,7 @@ class Study(Section):
     """The methods: for each arm, its changes to the recipe."""
     primary: Annotated[list[tuple[str, str]], Field(max_length=3, default_factory=list)]
     """The comparisons declared before the runs, as (arm, baseline). All others are exploratory."""
-    endpoint: Literal["chrf", "bleu"] = "chrf"
+    endpoint: MetricName = "chrf"
     """The metric of the primary comparisons, as its mean over all languages."""
     baseline: str | None = None
     """The arm that every other one is compared with. Default: the second arm of the first primary comparison."""

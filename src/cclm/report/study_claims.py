@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from cclm.formats.scores import METRICS, MetricName
 from cclm.formats.study import Comparison
 from cclm.report.document import (
     DASH,
@@ -17,7 +18,7 @@ from cclm.report.document import (
     plural,
     signed,
 )
-from cclm.report.study_scores import METRICS, Study
+from cclm.report.study_scores import Study
 from cclm.report.svg import Style, axis_range, element, frame, limit, line, paint, plain, text, ticks
 
 ENOUGH_SEEDS = 5
@@ -69,7 +70,7 @@ def _sentence(study: Study, comparison: Comparison) -> str:
     """The conclusion of a comparison; there is none if both arms score 0, where the test sees no difference."""
     scores = [study.mean(arm, comparison.metric, comparison.over) for arm in (comparison.first, comparison.second)]
     if all(score is not None and score < NO_SCORE for score in scores):
-        name = METRICS.get(comparison.metric, comparison.metric)
+        name = METRICS[comparison.metric]
         return f"{comparison.first} and {comparison.second} both score 0.0 {name}: no conclusion is possible."
     sentence = comparison.sentence.strip()
     return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
@@ -106,7 +107,7 @@ def differences_section(study: Study) -> Section:
     return Section("differences", "All comparisons", blocks or [Paragraph("Too few trials finished to compare arms.")])
 
 
-def _by_seed(study: Study, metric: str, over: str) -> Table:
+def _by_seed(study: Study, metric: MetricName, over: str) -> Table:
     shown = [comparison for comparison in study.comparisons if (comparison.metric, comparison.over) == (metric, over)]
     seeds = sorted({seed for comparison in shown for seed in comparison.differences}, key=_by_number)
     rows = [
@@ -121,11 +122,11 @@ def _by_seed(study: Study, metric: str, over: str) -> Table:
     primary = "Bold: primary; the others are exploratory" if any(row[0].best for row in rows) else "All exploratory"
     note = f"{primary}. p is not adjusted here: of many comparisons, some have a small p by chance."
     note += f" {_RESAMPLED}" if study.resampled else ""
-    caption = f"{METRICS.get(metric, metric)} over {OVER.get(over, over)}, first − second"
+    caption = f"{METRICS[metric]} over {OVER.get(over, over)}, first − second"
     return Table(caption, head, rows, note)
 
 
-def _by_language(study: Study, metric: str) -> Table:
+def _by_language(study: Study, metric: MetricName) -> Table:
     """The differences in each language, for studies with a single seed."""
     shown = {
         _pair(comparison): comparison.languages
@@ -138,7 +139,7 @@ def _by_language(study: Study, metric: str) -> Table:
         return Cell(DASH) if row is None else Cell(signed(row.difference), mark=_stars(row.p))
 
     return cross_table(
-        f"{METRICS.get(metric, metric)} of each language, first − second",
+        f"{METRICS[metric]} of each language, first − second",
         ("first − second", list(shown)),
         ("language", study.languages),
         cell,

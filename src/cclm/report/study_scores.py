@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from cclm.formats.scores import METRICS, MetricName
 from cclm.formats.study import Arm, Comparison, Metric, MoreScores, StudyResults, Trial
 from cclm.paper import tables
 from cclm.report.document import (
@@ -90,7 +91,6 @@ def paper_figures(recipe: str) -> PaperFigures | None:
     return PaperFigures(*match.groups()) if match else None
 
 
-METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 SIGNS = ("†", "‡", "§")
 LEVEL = 0.05
 NO_ARM = Arm(seeds=0)
@@ -111,12 +111,12 @@ class Study:
         return self.results.study.seeds
 
     @property
-    def endpoint(self) -> str:
+    def endpoint(self) -> MetricName:
         return self.results.study.endpoint
 
     @property
     def endpoint_name(self) -> str:
-        return METRICS.get(self.endpoint, self.endpoint)
+        return METRICS[self.endpoint]
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -244,7 +244,7 @@ def scores_section(study: Study) -> Section:
 def _all_languages(study: Study) -> Table:
     marks = study.marks()
     columns = [_over(study, study.arms, "bleu", "all"), _over(study, study.arms, "chrf", "all")]
-    endpoint = list(METRICS).index(study.endpoint) if study.endpoint in METRICS else 0
+    endpoint = list(METRICS).index(study.endpoint)
     columns[endpoint] = [
         Cell(cell.text, cell.best, "".join(sign for sign, _ in marks.get(arm, [])))
         for arm, cell in zip(study.arms, columns[endpoint], strict=True)
@@ -258,7 +258,7 @@ def _all_languages(study: Study) -> Table:
     return _table("Table 1: mean over all languages", head, study.arms, [seeds, *columns], note)
 
 
-def _high_and_low(study: Study, metric: str) -> Table:
+def _high_and_low(study: Study, metric: MetricName) -> Table:
     number = TABLES.get(study.results.data.direction, "Tables 2 and 3")
     head: list[str] = ["arm"]
     columns: list[list[Cell]] = []
@@ -278,7 +278,7 @@ def _samplers(study: Study, arms: list[str]) -> Table:
     return _table(caption, head, arms, columns, _explanation(study))
 
 
-def _each_language(study: Study, metric: str) -> Table:
+def _each_language(study: Study, metric: MetricName) -> Table:
     caption = f"{METRICS[metric]} of each language"
     return _by_language(
         study,

@@ -44,7 +44,7 @@ def step_time(model: Transformer, optimizer: Adam, device: Device, ids: torch.Te
         logits = model(ids, ids)
     losses(logits, ids, 0.1).smoothed.backward()  # type: ignore[no-untyped-call]
     optimizer.step(1e-4)
-    optimizer.forget_gradients()
+    optimizer.zero_grad()
     return time.process_time() - start
 
 

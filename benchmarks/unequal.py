@@ -377,8 +377,8 @@ class Muon(Adam):
             scaled = orthogonal(updates, self.COEFFICIENTS) * (-rate * 0.2 * math.sqrt(max(shape)))
             torch._foreach_add_(list(group.values()), list(scaled))
 
-    def forget_gradients(self) -> None:
-        super().forget_gradients()
+    def zero_grad(self) -> None:
+        super().zero_grad()
         for parameter in self._matrices.values():
             parameter.grad = None
 

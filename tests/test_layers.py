@@ -10,12 +10,13 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "cclm"
 
 # What each part may import of ours, beside itself. A part that is not listed here may not exist.
-BASE = {"atomic", "errors", "signals"}
+BASE = {"atomic", "errors", "messages", "signals"}
 MAY_IMPORT = {
     "rng": set(),
     "atomic": set(),
     "errors": set(),
     "memory": set(),
+    "messages": set(),
     "progress_bar": set(),
     "signals": set(),
     "text_table": set(),

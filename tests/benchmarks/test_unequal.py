@@ -31,7 +31,7 @@ def updated(model: Transformer, optimizer: Muon, times: int) -> dict[str, torch.
     for _ in range(times):
         losses(model(SOURCE, TARGET), TARGET, smoothing=0.1).smoothed.backward()
         optimizer.step(0.01)
-        optimizer.forget_gradients()
+        optimizer.zero_grad()
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 

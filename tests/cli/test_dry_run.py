@@ -23,7 +23,7 @@ from cclm.model.transformer import Transformer
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import run_report
 from cclm.training.building import shape_of
-from cclm.training.provenance import begun_with
+from cclm.training.provenance import losses_of_run
 from cclm.training.tasks import tasks
 
 BENCHMARK = ("prepare", "benchmark")
@@ -126,12 +126,12 @@ def test_of_a_run_that_is_there_the_rest_is_told(folder: Path, capsys: pytest.Ca
 def test_a_run_keeps_the_losses_that_it_was_begun_with(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, losses = trained_run(folder), dict.fromkeys(("tur", "por", "aze", "glg"), 4.0)
     longer = recipe(folder, "training.max_steps=35")  # of the bitext models, too: but they are not trained again
-    assert begun_with(run, longer) == losses
+    assert losses_of_run(run, longer) == losses
     assert to_do(facts(longer, capsys, TRAIN)) == ["graph", "train"]
-    assert begun_with(run, recipe(folder, "benchmark.max_steps=7")) is None
-    assert begun_with(run, recipe(folder, "benchmark.file=x.json")) is None
+    assert losses_of_run(run, recipe(folder, "benchmark.max_steps=7")) is None
+    assert losses_of_run(run, recipe(folder, "benchmark.file=x.json")) is None
     (run / "made_from.json").write_text("{")
-    assert begun_with(run, longer) is None
+    assert losses_of_run(run, longer) is None
     with pytest.raises(TrainingError, match=r"made_from.json: damaged; give the run another name"):
         print_plan(longer, TRAIN, as_json=True)
 

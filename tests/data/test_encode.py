@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cclm.data.encode import Encoded, Repeats
+from cclm.data.encode import DuplicateFilter, Encoded
 from cclm.data.filtering import DUPLICATE, Rules, filter_pairs
 from cclm.data.texts import folded
 from cclm.recipe.schema import DataSection
@@ -26,7 +26,7 @@ def chunk(digests: list[int]) -> Encoded:
 @given(st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=5))
 def test_only_the_first_of_equal_pairs_is_kept(corpus: list[list[int]]) -> None:
     counts = Counter(value for part in corpus for value in part)
-    repeats = Repeats(np.array(sorted(value for value in counts if counts[value] > 1), dtype=np.uint64))
+    repeats = DuplicateFilter(np.array(sorted(value for value in counts if counts[value] > 1), dtype=np.uint64))
     found = [repeats.drop(chunk(part)) for part in corpus]
     kept = [value for part in found for value in part.digests.tolist()]
     assert kept == list(dict.fromkeys(value for part in corpus for value in part))

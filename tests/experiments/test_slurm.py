@@ -125,7 +125,7 @@ def test_a_study_with_a_killed_driver_and_cancelled_requeued_and_failed_jobs_has
     code, said = finish(driver)
     assert code == 1
     assert "in SLURM's queue as cclm-" in said
-    assert "2 of 4 trials failed; the same command tries them again" in said
+    assert "2 of 4 trials failed; run the same command to try them again" in said
     assert "uniform.1: the SLURM job" in said
     assert "ccl-m.2: " in said
     assert "lock: Is a directory" in said

@@ -166,13 +166,12 @@ def test_done_again_nothing_is_trained(folder: Path, done: dict[str, Any]) -> No
 
 
 def test_what_was_declared_cannot_be_changed_afterwards(folder: Path, done: dict[str, Any]) -> None:
-    with pytest.raises(
-        ConfigError, match=r"declared otherwise before its runs; give it another name\n  endpoint: 'chrf'"
-    ):
+    differs = "differs from what was declared before the first run; give the study another name"
+    with pytest.raises(ConfigError, match=rf"{differs}\n  endpoint: 'chrf'"):
         run_study(load_study(str(folder / "mini.yaml"), ["endpoint=bleu"]))
-    with pytest.raises(ConfigError, match=r"declared otherwise before its runs.*\n  tune\.seed: 0 -> 3"):
+    with pytest.raises(ConfigError, match=rf"{differs}.*\n  tune\.seed: 0 -> 3"):
         run_study(load_study(str(folder / "mini.yaml"), ["tune.seed=3"]))
-    with pytest.raises(ConfigError, match=r"declared otherwise before its runs.*\n  tune: .* -> None"):
+    with pytest.raises(ConfigError, match=rf"{differs}.*\n  tune: .* -> None"):
         run_study(load_study(str(folder / "mini.yaml"), ["tune=null"]))
 
 
@@ -185,7 +184,7 @@ def test_a_trial_that_fails_is_marked_and_the_others_go_on(folder: Path, done: d
     path.write_text(before.replace('"learning_rate": 0.01', '"learning_rate": 0.02'))
     config.write_text(settings.replace("studies/mini/", f"studies/{name}/"))  # as if this study had begun it
     try:
-        with pytest.raises(TrainingError, match=r"2 of 10 trials failed; the same command tries them again"):
+        with pytest.raises(TrainingError, match=r"2 of 10 trials failed; run the same command to try them again"):
             run_study(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
     finally:
         path.write_text(before)
@@ -208,7 +207,7 @@ def test_an_arm_whose_tuning_fails_is_marked_and_tuned_when_it_is_mended(folder:
     name, run = "ill-tuned", runs(folder) / "ccl-m-threshold-0.2.0"
     log, path = (run / "log.jsonl").read_bytes(), run / "made_from.json"
     path.write_text(path.read_text().replace('"learning_rate": 0.01', '"learning_rate": 0.02'))
-    with pytest.raises(TrainingError, match=r"4 of 10 trials failed; the same command tries them again"):
+    with pytest.raises(TrainingError, match=r"4 of 10 trials failed; run the same command to try them again"):
         run_study(load_study(str(folder / "mini.yaml"), [f"name={name}"]))
     content = json.loads((folder / "work" / "studies" / name / "results.json").read_text())
     why = {f"{trial['arm']}.{trial['seed']}": trial["why"] for trial in content["trials"] if trial["why"]}

@@ -101,7 +101,7 @@ def test_a_leaf_that_fails_is_named(settings: Recipe, swept: dict[str, Any]) -> 
     (Path(settings.work) / "runs" / "small-avg-0.5").write_text("a file where a folder should be")
     with pytest.raises(
         TrainingError,
-        match=r"1 of 1 runs failed or were not started; the same command goes on with them\n  small-avg-0.5: ",
+        match=r"1 of 1 runs failed or were not started; run the same command to continue with them\n  small-avg-0.5: ",
     ):
         sweep(settings, (0.5,), ("avg",))
 

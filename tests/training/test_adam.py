@@ -30,7 +30,7 @@ def test_steps_and_state_equal_torchs_to_the_bit() -> None:
         mine.step(0.01 * step)
         reference.param_groups[0]["lr"] = 0.01 * step
         reference.step()
-        mine.forget_gradients()
+        mine.zero_grad()
         reference.zero_grad()
     assert all(p.grad is None for p in ours.parameters())
     for name, parameter in theirs.named_parameters():
@@ -48,7 +48,7 @@ def test_a_state_that_was_saved_goes_on_as_if_it_had_not_been() -> None:
     other.load_state_dict(ours.state_dict())
     its.load_state(saved)
     for model, optimizer in ((ours, mine), (other, its)):
-        optimizer.forget_gradients()
+        optimizer.zero_grad()
         backward(model, 2)
         optimizer.step(0.1)
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), other.parameters(), strict=True))

@@ -110,10 +110,10 @@ def test_a_later_checkpoint_with_files_of_a_user_is_not_removed(tmp_path: Path) 
         checkpoints.save(tmp_path, checkpoint(step, best=1))
     (tmp_path / "step-00000002" / "notes.txt").write_text("mine")
     with pytest.raises(TrainingError, match="step-00000002: does not hold a checkpoint alone"):
-        checkpoints.return_to(tmp_path, 1)
+        checkpoints.rewind_to(tmp_path, 1)
     assert len(checkpoint_folders(tmp_path)) == 3
     (tmp_path / "step-00000002").rename(tmp_path / "mine")
-    assert checkpoints.return_to(tmp_path, 1).progress.step == 1
+    assert checkpoints.rewind_to(tmp_path, 1).progress.step == 1
     assert [path.name for path in checkpoint_folders(tmp_path)] == ["step-00000001"]
 
 

@@ -22,11 +22,11 @@ from cclm.training.device import Device
 from cclm.training.provenance import with_probe
 from cclm.training.session import train
 from cclm.training.tasks import tasks
-from cclm.training.validation import Evaluator, Measuring
+from cclm.training.validation import Evaluator, MeasurementSettings
 
 BOUNDED = ("curriculum.dev_sample=null", "curriculum.probe.share=0.1")
 CPU = Device(torch.device("cpu"), "fp32")
-HOW = Measuring(1, 0.1, CPU, lambda: None)
+HOW = MeasurementSettings(1, 0.1, CPU, lambda: None)
 
 
 @pytest.fixture(scope="module")

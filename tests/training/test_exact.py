@@ -128,7 +128,7 @@ def test_told_to_stop_it_saves_and_goes_on_to_the_same_bytes(runs: Runs, name: s
     run = f"{name}-{moment[:4]}"
     stopped = runs.train(run, *settings, fault=f"{moment},{name}")
     assert stopped.code == {"SIGTERM": 143, "SIGINT": 130, "SIGUSR1": 138}[name], stopped.output
-    assert "interrupted; the same command goes on from here" in stopped.output
+    assert "interrupted; run the same command to continue" in stopped.output
     assert "Traceback" not in stopped.output
     progress = json.loads(_newest(runs.folder(run) / "checkpoints", "progress.json").read_text())
     waiting = {"probe": "probe", "validation": "validate", "bleu": "validate"}.get(moment.split(",")[0])

@@ -469,7 +469,7 @@ def test_doctor_shows_the_codes(shop: Shop, tmp_path: Path) -> None:
 
 def test_what_needs_subwords_of_ours_is_refused(shop: Shop) -> None:
     both = shop.recipe("nllb", "data.direction=many-to-many", "translation.restrict=true")
-    with pytest.raises(ConfigError, match=r"translation.restrict needs subwords of ours"):
+    with pytest.raises(ConfigError, match=r"translation.restrict needs subwords that cclm has learnt"):
         refuse_impossible_model(both)
 
 

@@ -227,7 +227,7 @@ def test_a_signal_to_one_rank_stops_all_and_any_number_of_ranks_goes_on(recipe: 
     code, said = ended(process, within=60)
     assert code == 1  # torchrun's own
     assert said.count("exitcode  : 143") == 2
-    assert said.count("interrupted; the same command goes on from here") == 1
+    assert said.count("interrupted; run the same command to continue") == 1
     assert owner_of(run_folder(recipe, "changing")) is None
     alone(recipe, "changing")
     assert result(recipe, "changing") == result(recipe, "whole")
@@ -352,7 +352,7 @@ def test_a_rank_does_not_wait_for_ever_for_the_first(monkeypatch: pytest.MonkeyP
     alone = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "CCLM_RANKS_TIMEOUT": "1"}
     for name, value in alone.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(ranks, "MEETING", timedelta(seconds=1))
+    monkeypatch.setattr(ranks, "JOIN_TIMEOUT", timedelta(seconds=1))
     with (
         pytest.raises(TrainingError, match=rf"could not join the other ranks: nobody answers at 127.0.0.1:{port} \("),
         joined(torch.device("cpu")),

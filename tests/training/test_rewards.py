@@ -21,7 +21,7 @@ from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards, cosine
 from cclm.training.session import train
 from cclm.training.tasks import tasks
-from cclm.training.validation import Measuring
+from cclm.training.validation import MeasurementSettings
 
 SEED, STEP, SENTENCES, SMOOTHING = 7, 40, 3, 0.1
 ACTOR = "curriculum.sampler={name: multidds-s, every: 1, learning_rate: 0.01, inner_steps: 20}"
@@ -70,7 +70,7 @@ def rewards(
     ranks: Ranks = ALONE,
     sentences: int = SENTENCES,
 ) -> Rewards:
-    how = Measuring(SEED, SMOOTHING, device_of("cpu", "fp32"), poll=lambda: None, ranks=ranks)
+    how = MeasurementSettings(SEED, SMOOTHING, device_of("cpu", "fp32"), poll=lambda: None, ranks=ranks)
     return Rewards(*sets, how, sentences=sentences, once=once)
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from cclm.errors import ConfigError
-from cclm.training.torchrun import first_host, introduce, local_rank, world_size
+from cclm.training.torchrun import first_host, local_rank, set_torch_environment, world_size
 
 
 @pytest.mark.parametrize(("value", "size"), [("", 1), ("1", 1), ("4", 4)])
@@ -43,7 +43,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("task")
 def test_tasks_of_srun_are_ranks() -> None:
     assert (world_size(), local_rank()) == (4, 1)
-    introduce()
+    set_torch_environment()
     assert [os.environ[name] for name in TORCH] == ["2", "1", "4", "gpu07", str(15_000 + 87)]
     assert (world_size(), local_rank()) == (4, 1)
 
@@ -52,7 +52,7 @@ def test_tasks_of_srun_are_ranks() -> None:
 def test_torchrun_counts_more_than_srun(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where srun starts one torchrun per node."""
     monkeypatch.setenv("WORLD_SIZE", "8")
-    introduce()
+    set_torch_environment()
     assert (world_size(), local_rank(), os.environ["MASTER_ADDR"]) == (8, 0, "")
 
 

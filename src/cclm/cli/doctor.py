@@ -60,10 +60,10 @@ def _codes(recipe: Recipe) -> dict[str, Code]:
     """The codes by which the pretrained model knows the languages; none without such a model."""
     if recipe.model.pretrained is None:
         return {}
-    from cclm.data.subwords import OfModel, subwords_of
+    from cclm.data.subwords import PretrainedSubwords, subwords_of
 
     subwords = subwords_of(recipe.data, recipe.vocabulary, recipe.model)
-    return subwords.codes if isinstance(subwords, OfModel) else {}
+    return subwords.codes if isinstance(subwords, PretrainedSubwords) else {}
 
 
 def _codes_text(recipe: Recipe, codes: dict[str, Code]) -> Text:

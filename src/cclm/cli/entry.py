@@ -49,7 +49,7 @@ def _main(received: Received) -> None:
         if sys.stdout:  # None where it was closed
             sys.stdout.flush()  # here and not at exit, where an error could not be reported
     except Interrupted as error:
-        _end("interrupted; the same command goes on from here", 128 + error.number)
+        _end("interrupted; run the same command to continue", 128 + error.number)
     except (Exception, KeyboardInterrupt) as error:
         if received.number:  # a library may have turned the interruption into an error of its own
             _end("interrupted", 128 + received.number)

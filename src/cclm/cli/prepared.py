@@ -75,7 +75,7 @@ def graph(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> None:
     pipeline = Pipeline(recipe, workers=workers)
     pipeline.refuse_occupied(("graph",))
     if recipe.graph.file:
-        pipeline.adopt_data()
+        pipeline.migrate_data()
     else:
         pipeline.walk(("prepare",))
     found = language_graph(recipe, pipeline.prepared)

@@ -199,8 +199,8 @@ def run(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: bool,
     if _is_dry(recipe, overrides, STAGES, dry_run, as_json):
         return
     from cclm.cli.tables import print_scores
+    from cclm.messages import announce
     from cclm.recipe import load_recipe
-    from cclm.training.lock import announce
 
     pipeline = Pipeline(load_recipe(recipe, overrides), **how)
     with board_beside(pipeline.work.path, wanted=shows_board):

@@ -101,7 +101,7 @@ def _extend(run: Path, recipe: "Recipe", full: Path | None) -> None:
     from cclm.cli.tables import print_changes
     from cclm.experiments.extend import changes_of, cost_of, record_before
     from cclm.experiments.pipeline import STAGES, Pipeline
-    from cclm.training.lock import announce
+    from cclm.messages import announce
 
     pipeline = Pipeline(recipe)
     pipeline.walk(STAGES[:-1], say=announce)

@@ -76,7 +76,7 @@ def encode(task: EncodingTask) -> Encoded:
     )
 
 
-class Repeats:
+class DuplicateFilter:
     """Drops pairs that occurred before, by the digests that occur more than once: nine bytes for each of these."""
 
     def __init__(self, repeated: NDArray[np.uint64]) -> None:
@@ -89,6 +89,7 @@ class Repeats:
             return chunk
         places = np.searchsorted(self._repeated, chunk.digests).clip(max=len(self._repeated) - 1)
         occurs_again = np.flatnonzero(self._repeated[places] == chunk.digests)
+        # Of each repeated pair, keep the first one of this chunk, unless an earlier chunk had one.
         distinct, first = np.unique(places[occurs_again], return_index=True)
         keep = np.ones(len(chunk.digests), dtype=bool)
         keep[occurs_again] = False
@@ -151,6 +152,7 @@ class RawFile:
                 ends.tofile(offsets)
                 pieces = np.fromfile(raw_tokens, dtype=np.uint32, count=int(ends[-1]) - start)
                 is_other = np.repeat(np.arange(len(lengths)) % 2 == 0, lengths)
+                # Either table is asked for id 0, which both have, where the piece belongs to the other side.
                 others = other_table[np.where(is_other, pieces, 0)]
                 pivots = pivot_table[np.where(is_other, 0, pieces)]
                 np.where(is_other, others, pivots).astype(dtype).tofile(ids)

@@ -182,7 +182,7 @@ def _given(code: str, tokenizer: ModelTokenizer, lang: str) -> str:
         if re.fullmatch(form, symbol):
             return symbol
     near = difflib.get_close_matches(code, tokenizer.codes, n=3) or list(tokenizer.codes)[:3]
-    raise ConfigError(f"model.codes.{lang}: {code!r} is no code of this model; its codes are like {', '.join(near)}")
+    raise ConfigError(f"model.codes.{lang}: {code!r} is not a code of this model; similar codes: {', '.join(near)}")
 
 
 def _known(lang: str, codes: Mapping[str, int]) -> str | None:

@@ -16,7 +16,7 @@ import numpy as np
 import sentencepiece
 
 from cclm.atomic import atomic_folder, refuse_foreign, restore
-from cclm.data.encode import Encoded, EncodingTask, RawFile, Repeats, encode
+from cclm.data.encode import DuplicateFilter, Encoded, EncodingTask, RawFile, encode
 from cclm.data.filtering import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
 from cclm.data.prepared import Prepared
 from cclm.data.subwords import Subwords, piece_counts, subwords_of
@@ -195,11 +195,13 @@ class _Builder:
                 )
                 file = raw[lang][split] = RawFile(self.staging / lang / split, other_pieces, pivot_pieces)
                 drop = self.plan.data.duplicates == "drop" and split == "train"
-                repeats = Repeats(scanned.repeated) if drop else None
+                repeats = DuplicateFilter(scanned.repeated) if drop else None
                 file.write(self._counted(self.pool.map(encode, tasks), repeats, count))
         return raw, drops
 
-    def _counted(self, chunks: Iterator[Encoded], repeats: Repeats | None, drops: Counter[str]) -> Iterator[Encoded]:
+    def _counted(
+        self, chunks: Iterator[Encoded], repeats: DuplicateFilter | None, drops: Counter[str]
+    ) -> Iterator[Encoded]:
         for chunk in chunks:
             kept = repeats.drop(chunk) if repeats else chunk
             drops.update(kept.drops)

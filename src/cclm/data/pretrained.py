@@ -116,7 +116,7 @@ def _from_hub(name: str) -> Path:
     """The folder of a model on the hub, downloaded where it is not in the local cache of the hub."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name):
         raise ConfigError(
-            f"model.pretrained {name}: there is no such folder, and it is no name on the hub (OWNER/NAME)"
+            f"model.pretrained {name}: there is no such folder, and it is not a name on the hub (OWNER/NAME)"
         )
     try:
         from huggingface_hub import snapshot_download
@@ -131,6 +131,6 @@ def _from_hub(name: str) -> Path:
             return Path(snapshot_download(name, allow_patterns=wanted))
     except (OSError, HFValidationError, HfHubHTTPError, LocalEntryNotFoundError) as error:
         raise ConfigError(
-            f"model.pretrained {name}: no such folder, and it cannot be had from the hub"
+            f"model.pretrained {name}: no such folder, and it could not be downloaded from the hub"
             f" ({str(error).splitlines()[0][:120]}); download it where there is a network, and give its folder"
         ) from None

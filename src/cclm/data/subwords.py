@@ -62,12 +62,14 @@ class Subwords(Protocol):
 def subwords_of(data: DataSection, vocabulary: VocabularySection, model: ModelSection) -> Subwords:
     """The subwords that a recipe asks for."""
     if model.pretrained is None:
-        return Learnt(data, vocabulary)
-    return OfRun(data, vocabulary, Path(model.pretrained)) if is_run(model.pretrained) else OfModel(data, model)
+        return LearntSubwords(data, vocabulary)
+    if is_run(model.pretrained):
+        return SubwordsOfRun(data, vocabulary, Path(model.pretrained))
+    return PretrainedSubwords(data, model)
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearntSubwords:
     """One SentencePiece model per language, or one for all, and one vocabulary per side."""
 
     data: DataSection
@@ -104,7 +106,7 @@ class Learnt:
 
 
 @dataclass(frozen=True)
-class OfModel:
+class PretrainedSubwords:
     """The tokenizer of a pretrained model; ids are the model's own."""
 
     data: DataSection
@@ -213,7 +215,7 @@ class OfModel:
 
 
 @dataclass(frozen=True)
-class OfRun:
+class SubwordsOfRun:
     """The subwords of a finished run of ours, and new ones for the languages that it does not know."""
 
     data: DataSection

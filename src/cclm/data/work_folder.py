@@ -144,7 +144,7 @@ class WorkFolder:
             yield
 
     @contextmanager
-    def to_be_cleaned(self) -> Iterator[None]:
+    def exclusively(self) -> Iterator[None]:
         """Raises DataError if any process is inside of `in_use`; none enters it for the time of a `with` block."""
         try:
             with self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB):

@@ -36,8 +36,8 @@ class Workers:
         context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
         self._pool: ProcessPoolExecutor | None = None
         if self._count > 1:
-            with signals_blocked():
-                self._pool = ProcessPoolExecutor(self._count, mp_context=context, initializer=_end_with_parent)
+            with signals_blocked():  # they stay blocked in the workers: this process handles them
+                self._pool = ProcessPoolExecutor(self._count, mp_context=context, initializer=end_with_parent)
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """The result for every task, in the order of the tasks. Tasks are read as results are, not all at once."""
@@ -87,9 +87,11 @@ class Workers:
             process.kill()
 
 
-def _end_with_parent() -> None:
-    """Ends this process when its parent ends, even if that was killed. Signals stay blocked here, as they were at the
-    start: the parent handles them."""
+def end_with_parent() -> None:
+    """Ends this process when its parent ends, even if that was killed.
+
+    It exits at once, without saving: a restarted command may already be waiting for its files.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -18,9 +18,10 @@ from cclm.evaluation.external import earlier_scores, external_scores
 from cclm.evaluation.scores import Lines, off_target_rates, read_lines, row_of, score
 from cclm.formats.run_folder import best_of, is_bitext, weights_of
 from cclm.formats.scores import Scores, Translations
+from cclm.messages import announce
 from cclm.progress_bar import Progress, shown
 from cclm.recipe.schema import Recipe
-from cclm.training.lock import Lock, announce
+from cclm.training.lock import Lock
 from cclm.training.run_inputs import data_of, recipe_of, tasks_of
 from cclm.training.tasks import Task
 from cclm.translation.model import Model, load, refuse_other_data
@@ -193,6 +194,10 @@ class Evaluation:
         with self._lock():
             scores = None if was_done or scorers else self.scored()
             return scores or self._score(scorers or {}, timeout)
+
+    def ensure_scores(self) -> Scores:
+        """The scores, computed only if there are none for these translations."""
+        return self.scored() or self.score()
 
     def _score(self, scorers: Mapping[str, str], timeout: float | None) -> Scores:
         before, lines = self.scored(), self._all_lines()

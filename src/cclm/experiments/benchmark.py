@@ -4,29 +4,38 @@ hash of its inputs."""
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cclm.atomic import write_if_changed
 from cclm.curriculum.languages import listed
 from cclm.data.prepared import Corpus, Prepared
 from cclm.data.pretrained import is_run
 from cclm.data.work_folder import WorkFolder, key_of
 from cclm.errors import ConfigError, TrainingError
 from cclm.experiments.early_checks import read_losses, refuse_missing_losses, refuse_no_losses
-from cclm.experiments.executor import ALL_TASKS, Executor, Job, Watcher, nobody, processes_for, read_recipe
+from cclm.experiments.executor import (
+    ALL_TASKS,
+    Executor,
+    Job,
+    Watcher,
+    ignore_events,
+    processes_for,
+    read_recipe,
+    save_recipe,
+)
 from cclm.experiments.multilingual import at_level, multilingual_recipe, untrained_model
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Event, Log, Stopped
 from cclm.formats.run import MADE_FROM, MadeFrom
 from cclm.formats.run_folder import MULTILINGUAL, RECIPE, tokens_of
+from cclm.messages import Say
 from cclm.recipe.schema import BenchmarkSection, Recipe
 from cclm.training.lock import Lock
-from cclm.training.provenance import begun_precision
+from cclm.training.provenance import precision_of_run
 from cclm.training.tasks import Task, tasks
 
 WARNINGS = 3
@@ -53,9 +62,6 @@ def _counts(corpus: Corpus, task: Task, symbols: int) -> NDArray[np.float64]:
     for tag in task.direction.predicted_tag:
         counts[tag] += len(corpus)
     return counts
-
-
-Say = Callable[[str], object]
 
 
 def as_bitext(recipe: Recipe) -> Recipe:
@@ -112,12 +118,7 @@ def resolved(recipe: Recipe) -> Recipe:
         return recipe
     from cclm.training.device import device_of  # imports torch: only if the precision is `auto`
 
-    return _in_precision(recipe, device_of(recipe.training.device, width=recipe.model.width).precision)
-
-
-def _in_precision(recipe: Recipe, precision: str) -> Recipe:
-    training = recipe.training.model_copy(update={"precision": precision})
-    return recipe.model_copy(update={"training": training})
+    return recipe.with_training(precision=device_of(recipe.training.device, width=recipe.model.width).precision)
 
 
 def fingerprint(recipe: Recipe, prepared: Prepared) -> str:
@@ -158,10 +159,10 @@ def benchmark_key(recipe: Recipe, prepared: Prepared) -> str:
     trained in the precision that is requested now.
     """
     work, exact = WorkFolder(Path(recipe.work)), resolved(recipe)
-    key, old = (_fingerprint(each, prepared)[:16] for each in (exact, _in_precision(recipe, "auto")))
+    key, old = (_fingerprint(each, prepared)[:16] for each in (exact, recipe.with_training(precision="auto")))
     if not work.entry("benchmark", key).exists():
         models = [path.parent for path in work.entry("benchmark", old).glob(f"*/{MADE_FROM}")]
-        if models and begun_precision(models[0]) == exact.training.precision:
+        if models and precision_of_run(models[0]) == exact.training.precision:
             return old
     return key
 
@@ -189,7 +190,7 @@ def benchmark(
     prepared: Prepared,
     *,
     executor: Executor | None = None,
-    watcher: Watcher = nobody,
+    watcher: Watcher = ignore_events,
     say: Say = print,
 ) -> dict[str, float]:
     """L* of every task: from the user's table, from an earlier benchmark, or trained now."""
@@ -263,7 +264,7 @@ def known_losses(recipe: Recipe, prepared: Prepared, say: Say = lambda line: Non
 def cached(recipe: Recipe, prepared: Prepared) -> Benchmark | None:
     """An earlier benchmark with the same inputs."""
     # A missing or damaged benchmark.json is rebuilt from the bitext models; finished ones are not trained again.
-    accepted, as_auto = _accepted(recipe, prepared), _fingerprint(_in_precision(recipe, "auto"), prepared)
+    accepted, as_auto = _accepted(recipe, prepared), _fingerprint(recipe.with_training(precision="auto"), prepared)
     found = Benchmark.find(_file(recipe, prepared))
     if found and found.fingerprint in {*accepted, as_auto}:
         return found
@@ -275,16 +276,15 @@ def _file(recipe: Recipe, prepared: Prepared) -> Path:
     return reference_folder(recipe, prepared) / "benchmark.json"
 
 
-def write_recipe(recipe: Recipe, prepared: Prepared) -> None:
+def write_bitext_recipe(recipe: Recipe, prepared: Prepared) -> None:
     """Writes the recipe of the bitext models, for their processes and for whoever translates with them later.
 
     Once L* exists, only the `translation` section of this file is updated.
     """
     folder, bitext = bitext_folder(recipe, prepared), bitext_recipe(resolved(recipe))
-    folder.mkdir(parents=True, exist_ok=True)
     if (folder / "benchmark.json").exists() and (folder / RECIPE).exists():
         bitext = read_recipe(folder / RECIPE).model_copy(update={"translation": recipe.translation})
-    write_if_changed(folder / RECIPE, bitext.model_dump_json(indent=1) + "\n")
+    save_recipe(folder / RECIPE, bitext)
 
 
 def best_loss(folder: Path, task: str) -> float:
@@ -298,7 +298,7 @@ def best_loss(folder: Path, task: str) -> float:
 
 def bitext_jobs(recipe: Recipe, prepared: Prepared) -> list[Job]:
     """The trainings of all bitext models of a recipe."""
-    write_recipe(recipe, prepared)
+    write_bitext_recipe(recipe, prepared)
     folder = bitext_folder(recipe, prepared)
     names = [name for name in tasks(recipe.data, prepared) if name not in inherited_losses(recipe)]
     return [Job(name, folder / RECIPE, folder / name, prepared.folder, only=name) for name in names]
@@ -310,8 +310,7 @@ def reference_jobs(recipe: Recipe, prepared: Prepared) -> list[Job]:
         return bitext_jobs(recipe, prepared)
     folder = reference_folder(recipe, prepared)
     path = folder / f"{MULTILINGUAL}.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    write_if_changed(path, multilingual_recipe(resolved(recipe)).model_dump_json(indent=1) + "\n")
+    save_recipe(path, multilingual_recipe(resolved(recipe)))
     return [Job(MULTILINGUAL, path, folder / MULTILINGUAL, prepared.folder, only=ALL_TASKS)]
 
 

@@ -15,11 +15,11 @@ from cclm.formats.benchmark import Benchmark
 from cclm.formats.prepared import Manifest
 from cclm.formats.run import CONFIG, MADE_FROM, MadeFrom, cache_comment
 from cclm.formats.run_folder import RECIPE
+from cclm.messages import announce
 from cclm.recipe.schema import Recipe
-from cclm.training.lock import announce
 
 
-def to_adopt(work: WorkFolder, recipe: Recipe) -> set[str]:
+def migratable(work: WorkFolder, recipe: Recipe) -> set[str]:
     """The names of links at which there are files and folders that version 0.1.0 has made.
 
     Files that the recipe names, and all others under these names, are the user's.
@@ -58,12 +58,12 @@ def _is_graph(path: Path) -> bool:
         return False
 
 
-def adopt_data(work: WorkFolder, recipe: Recipe) -> None:
+def migrate_data(work: WorkFolder, recipe: Recipe) -> None:
     """Moves WORK/graph.json with its picture and prepared data in WORK/prepared into the cache.
 
     The data is moved last, and the graph after its picture: after a kill in between, the others are still recognized.
     """
-    found = to_adopt(work, recipe)
+    found = migratable(work, recipe)
     if "graph.json" in found:
         entry = work.entry("graph", key_of((work.path / "graph.json").read_text(encoding="utf-8")))
         for name in sorted(found & {"graph.json", "graph.svg"}, reverse=True):
@@ -73,9 +73,9 @@ def adopt_data(work: WorkFolder, recipe: Recipe) -> None:
         _move(work.path / "prepared", work.entry("prepared", key_of(manifest.made_from.plain())))
 
 
-def adopt_benchmark(work: WorkFolder, recipe: Recipe, prepared: Prepared) -> None:
+def migrate_benchmark(work: WorkFolder, recipe: Recipe, prepared: Prepared) -> None:
     """Moves WORK/runs/bitext and WORK/benchmark.json into the cache: under the recipe's key, if they are its own."""
-    found = to_adopt(work, recipe) & {"runs/bitext", "benchmark.json"}
+    found = migratable(work, recipe) & {"runs/bitext", "benchmark.json"}
     if not found:
         return
     folder, path = work.path / "runs" / "bitext", work.path / "benchmark.json"
@@ -146,7 +146,7 @@ def remove(work: WorkFolder, entries: list[Path]) -> None:
 
     On a file system without locks on files, it waits while another process writes an entry.
     """
-    with work.to_be_cleaned():
+    with work.exclusively():
         for entry in entries:
             with cache_lock(work, entry.parent.name, entry.name, announce):
                 if entry in unused(work):

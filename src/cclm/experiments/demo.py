@@ -9,13 +9,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cclm.atomic import write_if_changed
 from cclm.data.workers import available_cores
 from cclm.errors import TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import read_lines
 from cclm.experiments.benchmark import reference_recipe
-from cclm.experiments.executor import Display, Job, Processes
+from cclm.experiments.executor import Display, Job, processes_for, save_recipe
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats.log import Log
 from cclm.formats.scores import Scores
@@ -52,7 +51,7 @@ METHODS = {
     ),
 }
 """What is compared, as changes to the recipe; they come after those of the user."""
-READ = 3
+SAMPLES_PER_LANGUAGE = 3
 """Translations of each language to read."""
 
 
@@ -81,7 +80,7 @@ def run(overrides: Iterable[str] = ()) -> Path:
     stages.begin("test", "translating and scoring the test sets of both")
     runs = {name: run_folder(each) for name, each in recipes.items()}
     evaluations = {"proportional": Evaluation(runs["proportional"]), ours: Evaluation(runs[OURS])}
-    scores = {name: evaluation.scored() or evaluation.score() for name, evaluation in evaluations.items()}
+    scores = {name: evaluation.ensure_scores() for name, evaluation in evaluations.items()}
     page = run_report(runs[OURS])
     stages.end()
     sizes = {lang: counts["train"] for lang, counts in pipeline.data.sizes.items()}
@@ -124,11 +123,11 @@ def _train(recipes: Mapping[str, Recipe], data: Path) -> None:
     for name, recipe in recipes.items():
         folder = run_folder(recipe)
         path = folder.parent / f"{name}.json"
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        write_if_changed(path, recipe.model_dump_json(indent=1) + "\n")
+        save_recipe(path, recipe)
         jobs.append(Job(name, path, folder, data))
     with Display(recipe.training.max_steps) as display:
-        failed = Processes(available_cores()).run(jobs, display)
+        executor = processes_for(recipe.training.device, min(len(jobs), available_cores()))
+        failed = executor.run(jobs, display)
     if failed:
         raise TrainingError("; ".join(f"{name} failed: {why}" for name, why in failed.items()))
 
@@ -166,7 +165,7 @@ class _Sample:
 def _samples(run: Path, lang: str, pivot: str) -> list[_Sample]:
     """The first sentences of a test set."""
     stem = run / "translations" / f"test.{lang}-{pivot}"
-    files = [read_lines(Path(f"{stem}{end}.txt"))[:READ] for end in (".source", "", ".reference")]
+    files = [read_lines(Path(f"{stem}{end}.txt"))[:SAMPLES_PER_LANGUAGE] for end in (".source", "", ".reference")]
     return [_Sample(lang, *lines) for lines in zip(*files, strict=True)]
 
 

@@ -35,16 +35,22 @@ def refuse_impossible_model(recipe: Recipe) -> None:
     """Refuses a pretrained model that cannot be trained, or not for these languages. Reads its tokenizer."""
     if recipe.model.pretrained is None:
         return
-    from cclm.data.subwords import OfModel, OfRun, subwords_of  # SentencePiece: `cclm doctor` works without it
+    from cclm.data.subwords import (  # SentencePiece: `cclm doctor` works without it
+        PretrainedSubwords,
+        SubwordsOfRun,
+        subwords_of,
+    )
 
     found = subwords_of(recipe.data, recipe.vocabulary, recipe.model)
-    if isinstance(found, OfModel):
+    if isinstance(found, PretrainedSubwords):
         find_pretrained(found.folder.name)
         _ = found.codes
         if recipe.training.split_pieces or recipe.restricts:
             key = "translation.restrict" if recipe.restricts else "training.split_pieces"
-            raise ConfigError(f"{key} needs subwords of ours; a model of Hugging Face's has its own tokenizer")
-    elif isinstance(found, OfRun):
+            raise ConfigError(
+                f"{key} needs subwords that cclm has learnt, and a pretrained model has others; remove it"
+            )
+    elif isinstance(found, SubwordsOfRun):
         found.inputs()
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,13 +17,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from cclm.data.workers import available_cores
+from cclm.atomic import write_if_changed
+from cclm.data.workers import available_cores, end_with_parent
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError, explain_os_error
 from cclm.formats.log import Admitted, Event, LogTail, Stopped, Train
+from cclm.messages import Say, announce
 from cclm.recipe.schema import Recipe
 from cclm.signals import signals_blocked, unblock_signals
 from cclm.training.console import duration
-from cclm.training.lock import announce, name_of, owner_of
+from cclm.training.lock import name_of, owner_of
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Processes are forked off one that has loaded torch, which takes seconds, and has done nothing else."""
@@ -71,6 +72,12 @@ def read_recipe(path: Path) -> Recipe:
         raise DataError(f"{path}: damaged; delete the file and repeat the command, which writes it again") from None
 
 
+def save_recipe(path: Path, recipe: Recipe) -> None:
+    """Writes a recipe for jobs to read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_if_changed(path, recipe.model_dump_json(indent=1) + "\n")
+
+
 class Watcher(Protocol):
     """Is called with every event that running jobs log."""
 
@@ -78,7 +85,7 @@ class Watcher(Protocol):
         """An event of a job's log."""
 
 
-def nobody(job: Job, event: Event) -> None:
+def ignore_events(job: Job, event: Event) -> None:
     """A watcher that ignores all events."""
 
 
@@ -94,7 +101,7 @@ class Executor(Protocol):
         jobs: Sequence[Job],
         watcher: Watcher,
         more: Callable[[], Sequence[Job]] = lambda: (),
-        say: Callable[[str], object] = announce,
+        say: Say = announce,
     ) -> dict[str, str]:
         """Runs all jobs; returns the error messages of failed jobs by name. A failed job does not stop the others.
 
@@ -116,7 +123,7 @@ class Processes:
         jobs: Sequence[Job],
         watcher: Watcher,
         more: Callable[[], Sequence[Job]] = lambda: (),
-        say: Callable[[str], object] = announce,
+        say: Say = announce,
     ) -> dict[str, str]:
         """Runs all jobs. Those that another process is working on are started last and wait for it."""
         waiting: list[Job] = list(jobs)
@@ -135,13 +142,13 @@ class Processes:
                         watcher(process.job, event)
                     if ended:
                         running.remove(process)
-                        complaint = process.complaint()
-                        failed |= {process.job.name: complaint} if complaint else {}
+                        why = process.wait_for_error()
+                        failed |= {process.job.name: why} if why else {}
         finally:
             for process in running:
                 process.ask_to_stop()
             for process in running:
-                process.complaint()
+                process.wait_for_error()
         return failed
 
 
@@ -159,7 +166,7 @@ def gpu_count() -> int:
     return len(list(Path("/dev").glob("nvidia[0-9]*")))
 
 
-def _next(waiting: list[Job], say: Callable[[str], object]) -> Job:
+def _next(waiting: list[Job], say: Say) -> Job:
     """Takes the first job out of the list that no other process works on, or else the first of all."""
     owners = [owner_of(job.folder) for job in waiting]
     place = owners.index(None) if None in owners else 0
@@ -184,7 +191,7 @@ class _Process:
         except (EOFError, ConnectionError):  # from the fork server; click would take an EOFError for Ctrl-D
             raise TrainingError(
                 f"{job.name}: the process that starts trainings was killed, perhaps for lack of memory;"
-                " the same command goes on from here"
+                " run the same command to continue"
             ) from None
         except BaseException:  # such as a delayed signal: at exit, Python would wait for the child
             if self._process.pid is not None:
@@ -197,7 +204,7 @@ class _Process:
     def events(self) -> Iterator[Event]:
         return self._log.new()
 
-    def complaint(self) -> str | None:
+    def wait_for_error(self) -> str | None:
         """Waits for the end of the job; returns why it failed, or None."""
         self._process.join()
         said = self._stderr.read().strip()
@@ -233,7 +240,7 @@ def work(job: Job, stderr: str, gpu: int | None = None) -> None:
     with open(stderr, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
     unblock_signals()
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    end_with_parent()
 
     import torch  # already loaded in the fork server; not imported at the top, as the parent does not need it
 
@@ -248,21 +255,11 @@ def work(job: Job, stderr: str, gpu: int | None = None) -> None:
         sys.exit(f"{ERROR}{explain_os_error(error)}")
 
 
-def _end_with_the_parent() -> None:
-    """Ends this process with the one that started it, even if that was killed.
-
-    Exits immediately without saving: a restarted job may already be waiting for the run directory.
-    """
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
 QUIET = 30.0
 """Seconds between two lines about the progress of a job, if there is no terminal for progress bars."""
-AT_ONCE = 1.0
-"""Seconds in which the events that the log of a resumed job has already are read; its speed is measured after them."""
+REPLAY_SECONDS = 1.0
+"""Seconds after the first event of a job in which others may be old ones, of a resumed job's log: the speed is measured
+after them."""
 
 
 class Display:
@@ -309,7 +306,7 @@ class Display:
     def _print_progress(self, job: Job, step: int, loss: str) -> None:
         now = time.monotonic()
         then, before = self._said.setdefault(job.name, (now, step))
-        if now - then < min(AT_ONCE, QUIET):
+        if now - then < min(REPLAY_SECONDS, QUIET):
             self._said[job.name] = (then, step)
         elif not self._is_terminal and now - then >= QUIET:
             self._said[job.name] = (now, step)

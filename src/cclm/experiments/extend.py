@@ -103,7 +103,7 @@ def record_before(run: Path, recipe: Recipe, against: Path | None = None) -> Bef
 
 def _scores(run: Path) -> Scores:
     evaluation = Evaluation(run)
-    return evaluation.scored() or evaluation.score()
+    return evaluation.ensure_scores()
 
 
 def _from_start(run: Path) -> FromStart:

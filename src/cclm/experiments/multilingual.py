@@ -17,7 +17,7 @@ from cclm.formats.run_folder import MULTILINGUAL
 from cclm.recipe.schema import Recipe
 from cclm.training.run_inputs import sizes_of
 
-PARTS = 12
+SHORTER_BY = 12
 """The main training has this many times the steps of the short one, unless `benchmark.max_steps` is set. The short one
 may cost at most a tenth of its target tokens; with more steps it could exceed that, where batches of LRLs are small."""
 TAU = 2.0
@@ -35,7 +35,7 @@ def untrained_model(recipe: Recipe) -> dict[str, object]:
 
 def multilingual_recipe(recipe: Recipe) -> Recipe:
     """The recipe of the short training: all languages by temperature, and a learning rate that decays to zero."""
-    steps = recipe.benchmark.max_steps or max(1, recipe.training.max_steps // PARTS)
+    steps = recipe.benchmark.max_steps or max(1, recipe.training.max_steps // SHORTER_BY)
     validate_every = min(recipe.training.validate_every, max(1, steps // VALIDATIONS))
     training = recipe.training.model_copy(
         update={

@@ -29,9 +29,9 @@ from cclm.experiments.benchmark import (
     cached,
     known_losses,
     reference_recipe,
-    write_recipe,
+    write_bitext_recipe,
 )
-from cclm.experiments.cache import adopt_benchmark, adopt_data, to_adopt
+from cclm.experiments.cache import migratable, migrate_benchmark, migrate_data
 from cclm.experiments.cost import (
     NOTHING,
     Cost,
@@ -52,19 +52,20 @@ from cclm.experiments.early_checks import (
 from cclm.experiments.executor import ALL_TASKS, Display, Executor, Job, Watcher, read_recipe
 from cclm.experiments.graph import given_graph, graph_of, needs_graph, refuse_other_graph, write_graph
 from cclm.formats.benchmark import Benchmark
+from cclm.messages import Say, announce
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import reported, run_report
-from cclm.training.lock import Lock, announce
+from cclm.training.lock import Lock
 from cclm.training.provenance import (
-    begun_with,
-    begun_without_losses,
     changes,
     is_finished,
+    losses_of_run,
     made_from,
     refuse_other_benchmark,
     refuse_other_settings,
-    with_total_of,
+    was_begun_without_losses,
+    with_accumulate_of_run,
     write_config,
 )
 from cclm.training.run_inputs import origin_of
@@ -98,7 +99,7 @@ class Planned:
     entry: Path | None = None
     """The entry of the cache that is reused."""
     unused: Path | None = None
-    """The entry of the cache that is current now and would not be any longer; it is kept."""
+    """The entry that the links in the work folder lead to now, if that would change. It is not deleted."""
 
 
 @dataclass
@@ -112,8 +113,8 @@ class Pipeline:
     """Where bitext models are trained; by default as processes on this machine."""
     watcher: Watcher | None = None
     """Follows the trainings for L*; by default a display of their own."""
-    say: Callable[[str], object] = announce
-    """Where lines about the benchmark, and about other processes that are waited for, go."""
+    say: Say = announce
+    """Shows messages about the benchmark, and about other processes that this one waits for."""
     tensorboard: bool = False
     trackio: bool = False
     strict: bool = False
@@ -144,7 +145,7 @@ class Pipeline:
         )
         return (stage for stage in made if stage.name in names)
 
-    def walk(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> list[str]:
+    def walk(self, names: Sequence[str] = STAGES, *, say: Say = lambda line: None) -> list[str]:
         """Runs every stage of these names that is not done, and returns the names of those that were run.
 
         Calls `say` with one line per stage: how long it took, or why it was skipped.
@@ -159,16 +160,16 @@ class Pipeline:
             refuse_too_little_memory(self.recipe)
         self.refuse_occupied(names)
         with self.work.in_use():
-            self.adopt_data()
+            self.migrate_data()
             return self._make(names, say)
 
-    def _make(self, names: Sequence[str], say: Callable[[str], object]) -> list[str]:
+    def _make(self, names: Sequence[str], say: Say) -> list[str]:
         made = []
         for stage in self.stages(names):
             start = time.monotonic()
-            if stage.name == "benchmark" and to_adopt(self.work, self.recipe):
-                with self._adopting():
-                    adopt_benchmark(self.work, for_one_process(self.recipe), self.data)
+            if stage.name == "benchmark" and migratable(self.work, self.recipe):
+                with self._migrating():
+                    migrate_benchmark(self.work, for_one_process(self.recipe), self.data)
             if stage.name in ("translate", "score") and not self.has_test_sets:
                 say(f"{stage.name:<10} skipped: there is no test set")
                 continue
@@ -186,20 +187,20 @@ class Pipeline:
                 self._write_settings()
         return made
 
-    def adopt_data(self) -> None:
+    def migrate_data(self) -> None:
         """Moves prepared data and a graph of version 0.1.0 into the cache."""
-        if to_adopt(self.work, self.recipe):
-            with self._adopting():
-                adopt_data(self.work, self.recipe)
+        if migratable(self.work, self.recipe):
+            with self._migrating():
+                migrate_data(self.work, self.recipe)
 
-    def _adopting(self) -> Lock:
+    def _migrating(self) -> Lock:
         return Lock(self.work.path, file=self.work.path / ".adopting.lock", wait=self.say)
 
     def plan(self, names: Sequence[str] = STAGES) -> list[Planned]:
         """What `walk` would do, without doing it. A stage is to do, too, if a stage that it needs is."""
         self.trains = "train" in names
         if self.trains:
-            self.recipe = with_total_of(self.folder, self.recipe, world_size())
+            self.recipe = with_accumulate_of_run(self.folder, self.recipe, world_size())
             self.refuse_other_settings()
         if {"benchmark", "train"} & set(names):
             self.refuse_impossible(trains=self.trains)
@@ -226,13 +227,13 @@ class Pipeline:
             found = self.work.entry("benchmark", benchmark_key(for_one_process(self.recipe), self.data))
         return found if found and found.exists() else None
 
-    def run(self, names: Sequence[str] = STAGES, *, say: Callable[[str], object] = lambda line: None) -> bool:
+    def run(self, names: Sequence[str] = STAGES, *, say: Say = lambda line: None) -> bool:
         """`walk`, under torchrun and srun as well: there all ranks train together, and the first does the rest.
 
         Returns whether this process is the first rank, which prints the results.
         """
         if "train" in names:
-            self.recipe = with_total_of(self.folder, self.recipe, world_size())
+            self.recipe = with_accumulate_of_run(self.folder, self.recipe, world_size())
         if world_size() > 1 and not self._train_on_ranks():
             return False
         self.walk(names, say=say)
@@ -252,7 +253,7 @@ class Pipeline:
     def _write_settings(self) -> None:
         """Writes the settings of the run, trained now or before: those of the translation may be new."""
         if bitext_folder(for_one_process(self.recipe), self.data).exists():
-            write_recipe(for_one_process(self.recipe), self.data)
+            write_bitext_recipe(for_one_process(self.recipe), self.data)
         write_config(self.folder, self.recipe, self.keys, world=world_size())
 
     @property
@@ -284,7 +285,7 @@ class Pipeline:
             "benchmark": self._links_to_losses("train" in names),
         }
         pointers = {pointer for name in names for pointer in needed.get(name, ())}
-        self.work.refuse_occupied(sorted(pointers - to_adopt(self.work, self.recipe)))
+        self.work.refuse_occupied(sorted(pointers - migratable(self.work, self.recipe)))
 
     def _links_to_losses(self, trains: bool) -> list[str]:
         """The links to L* where the recipe has it trained."""
@@ -372,10 +373,10 @@ class Pipeline:
             write_graph(self.work, self.graph)
 
     def _has_losses(self) -> bool:
-        own = begun_with(self.folder, self.recipe) if self.trains else None
+        own = losses_of_run(self.folder, self.recipe) if self.trains else None
         self.losses = own or known_losses(for_one_process(self.recipe), self.data, self.say)
         if self.trains and not self.recipe.curriculum.needs_benchmark:
-            if begun_without_losses(self.folder):
+            if was_begun_without_losses(self.folder):
                 self.losses = None
             return True  # this curriculum does not need L*: use it if it is cached, but do not train it
         return self.losses is not None or self.recipe.benchmark.source == "none"
@@ -430,7 +431,7 @@ class Pipeline:
             trackio=self.trackio,
             strict=self.strict,
             force=self.force,
-            describe=lambda: describe(self.recipe, self.data, self.graph, self.losses, self.folder),
+            record_inputs=lambda: record_inputs(self.recipe, self.data, self.graph, self.losses, self.folder),
         )
         device_of(self.recipe.training.device)  # refused before anything is written
         train(self.recipe, self.data, self.graph, self.losses, self.folder, options)
@@ -480,8 +481,7 @@ def run_folder(recipe: Recipe) -> Path:
 
 def for_one_process(recipe: Recipe) -> Recipe:
     """The recipe for a single process with the same updates. Bitext models are always trained in a single process."""
-    accumulate = recipe.training.accumulate * world_size()
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"accumulate": accumulate})})
+    return recipe.with_training(accumulate=recipe.training.accumulate * world_size())
 
 
 def cache_keys(recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None) -> dict[str, str]:
@@ -493,7 +493,7 @@ def cache_keys(recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None) 
     return keys | {"benchmark": benchmark_key(for_one_process(recipe), prepared)}
 
 
-def describe(
+def record_inputs(
     recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None, losses: dict[str, float] | None, folder: Path
 ) -> None:
     """Writes the inputs of a training to its run directory: cache keys, and copies of graph and L* for the report.
@@ -539,9 +539,8 @@ def _train_job(job: Job, recipe: Recipe) -> None:
         return
     forks = {fork.name: fork for fork in map(read_recipe, job.forks)}
     graph, losses = graph_of(recipe, prepared), known_losses(recipe, prepared)
-    options = Options(forks=forks, describe=lambda: describe(recipe, prepared, graph, losses, job.folder))
+    options = Options(forks=forks, record_inputs=lambda: record_inputs(recipe, prepared, graph, losses, job.folder))
     train(recipe, prepared, graph, losses, job.folder, options)
     origin = origin_of(job.folder)
     if job.scored and not (origin and origin.same):  # runs of a sweep that never diverged are scored once
-        evaluation = Evaluation(job.folder)
-        evaluation.scored() or evaluation.score()
+        Evaluation(job.folder).ensure_scores()

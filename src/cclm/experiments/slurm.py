@@ -22,13 +22,13 @@ from cclm.errors import ConfigError, TrainingError
 from cclm.experiments.executor import Executor, Job, Watcher, processes_for
 from cclm.formats.job import JOB, JOBS, STATE, JobFile, JobState
 from cclm.formats.log import Event, LogTail
+from cclm.messages import Say, announce
 from cclm.recipe.execution import execution_of, sbatch_options
 from cclm.recipe.schema import Recipe
-from cclm.training.lock import announce
 
-MANY = 32
+MAX_QUEUED = 32
 """The default for the most jobs in SLURM's queue at the same time."""
-LOOK, ASK = 1.0, 10.0
+LOOK_SECONDS, ASK_SECONDS = 1.0, 10.0
 """Seconds between two looks at the files of jobs, and between two calls of `squeue`."""
 WARNING = 90
 """Seconds before its time limit at which SLURM signals a job, which then saves and is requeued."""
@@ -49,7 +49,7 @@ def executor_of(recipe: Recipe, given: Mapping[str, object]) -> Executor:
             "training.precision is auto, which may be another on this machine than on the nodes of SLURM;"
             " set it, as in training.precision=fp32 or changes.training.precision=bf16"
         )
-    return Slurm(Path(recipe.work), sbatch_options(settings.slurm), settings.at_once or MANY)
+    return Slurm(Path(recipe.work), sbatch_options(settings.slurm), settings.at_once or MAX_QUEUED)
 
 
 class Slurm:
@@ -60,7 +60,7 @@ class Slurm:
 
     is_elsewhere = True
 
-    def __init__(self, work: Path, options: Mapping[str, str], at_once: int = MANY) -> None:
+    def __init__(self, work: Path, options: Mapping[str, str], at_once: int = MAX_QUEUED) -> None:
         self._work, self._options, self._at_once = work, dict(options), at_once
         self._minutes = minutes(self._options.get("time", ""))
         if not shutil.which("sbatch") or not shutil.which("squeue"):
@@ -72,7 +72,7 @@ class Slurm:
         jobs: Sequence[Job],
         watcher: Watcher,
         more: Callable[[], Sequence[Job]] = lambda: (),
-        say: Callable[[str], object] = announce,
+        say: Say = announce,
     ) -> dict[str, str]:
         """Runs all jobs. Jobs of an interrupted command that are still in the queue are not submitted again."""
         waiting: list[Job] = list(jobs)
@@ -83,7 +83,7 @@ class Slurm:
             while (waiting := [*waiting, *more()]) or running:
                 while waiting and len(running) < self._at_once:
                     running.append(self._submit(waiting.pop(0), queue, say))
-                time.sleep(LOOK)
+                time.sleep(LOOK_SECONDS)
                 queue.ask()
                 for each in list(running):
                     ended = each.has_ended(queue, say)  # before its log is read, which is complete then
@@ -97,7 +97,7 @@ class Slurm:
             raise
         return failed
 
-    def _submit(self, job: Job, queue: "Queue", say: Callable[[str], object]) -> "_Submitted":
+    def _submit(self, job: Job, queue: "Queue", say: Say) -> "_Submitted":
         folder = job_folder(self._work, job)
         name = f"cclm-{folder.name}"
         if name in queue:
@@ -188,8 +188,8 @@ class Queue:
         self._names.add(name)
 
     def ask(self) -> None:
-        """Calls `squeue`, at most every `ASK` seconds once it has answered. If it fails, nothing changes."""
-        if self.answers and time.monotonic() - self._asked < ASK:
+        """Calls `squeue`, at most every `ASK_SECONDS` seconds once it has answered. If it fails, nothing changes."""
+        if self.answers and time.monotonic() - self._asked < ASK_SECONDS:
             return
         self._asked = time.monotonic()
         command = ["squeue", "--me", "--noheader", "--format=%j"]
@@ -213,7 +213,7 @@ class _Submitted:
     def events(self) -> Iterator[Event]:
         return self._log.new()
 
-    def has_ended(self, queue: Queue, say: Callable[[str], object]) -> bool:
+    def has_ended(self, queue: Queue, say: Say) -> bool:
         """Whether the job is over. It has failed if two answers of `squeue` in a row do not list it."""
         state = JobState.find(self._folder / STATE)
         if state and state.state != self._shown:

@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cclm.atomic import write_if_changed
 from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import as_bitext, bitext_folder, bitext_jobs, reference_recipe
 from cclm.experiments.cost import benchmark_cost
-from cclm.experiments.executor import Display, Executor, Job, Remaining, processes_for
+from cclm.experiments.executor import Display, Executor, Job, Remaining, processes_for, save_recipe
 from cclm.experiments.graph import refuse_other_graph
 from cclm.experiments.pipeline import Pipeline, Planned, loss_origin, run_folder
 from cclm.experiments.study_results import Trial, outcome, results
@@ -19,10 +18,11 @@ from cclm.formats.log import Log
 from cclm.formats.run import CONFIG, read_settings
 from cclm.formats.study import DeclaredFile, TunedArm, TunedFile, Tuning
 from cclm.formats.study import Try as TryResult
+from cclm.messages import announce
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, Try, plain, sections_not_shared, steps_to_come
 from cclm.report.pages import write_study
-from cclm.training.lock import Lock, announce
+from cclm.training.lock import Lock
 from cclm.training.provenance import (
     changes,
     differences,
@@ -54,8 +54,8 @@ class StudyRun:
         """The path of the table with L* for the trials of an arm."""
         return self.folder / (f"losses-{arm}.json" if arm in self.own else "losses.json")
 
-    def table_of(self, arm: str) -> dict[str, object]:
-        """The changes to the recipe of an arm by which its trials read L* from that table; empty without L*."""
+    def changes_for_losses(self, arm: str) -> dict[str, object]:
+        """The changes that make the trials of an arm read L* from the table `losses_of(arm)`; none without L*."""
         pipeline = self.pipeline_of(arm)
         if not pipeline.losses:
             return {}
@@ -145,8 +145,8 @@ def _run(study: Study, executor: Executor) -> Path:
     if failed:
         why = "\n  ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise TrainingError(
-            f"{len(failed)} of {len(made.trials())} trials failed; the same command tries them again."
-            f" What the others came to: {page}\n  {why}"
+            f"{len(failed)} of {len(made.trials())} trials failed; run the same command to try them again."
+            f" Results of the others: {page}\n  {why}"
         )
     return page
 
@@ -228,7 +228,8 @@ def _refuse_other_declaration(study: Study, folder: Path) -> None:
     changed = differences(DeclaredFile.read(path).plain(), _declared(study).plain()) if path.exists() else []
     if changed:
         raise ConfigError(
-            f"{path}: the study was declared otherwise before its runs; give it another name\n  " + "\n  ".join(changed)
+            f"{path}: this differs from what was declared before the first run; give the study another name\n  "
+            + "\n  ".join(changed)
         )
 
 
@@ -252,7 +253,7 @@ def _refuse_other_settings(study: Study, runs: Path) -> None:
         except TrainingError as error:
             refused.append(error)
     if refused and len(refused) == len(trials):
-        raise TrainingError(f"{refused[0]}\n  and so for all {len(refused)} runs: give the study another name")
+        raise TrainingError(f"{refused[0]}\n  the same holds for all {len(refused)} runs: give the study another name")
 
 
 def _train(made: StudyRun, untuned: Mapping[str, str]) -> dict[str, str]:
@@ -276,8 +277,7 @@ def _train(made: StudyRun, untuned: Mapping[str, str]) -> dict[str, str]:
             failed |= {name.partition("/")[0]: why for name, why in complaints.items()}
     for trial in every:
         if trial.arm == BITEXT and trial.name not in failed:
-            evaluation = Evaluation(trial.folder)
-            evaluation.scored() or evaluation.score()
+            Evaluation(trial.folder).ensure_scores()
     return failed
 
 
@@ -296,17 +296,16 @@ def _due(made: StudyRun, trial: Trial) -> list[Job]:
 
 
 def _settings(made: StudyRun, trial: Trial) -> Recipe:
-    """The recipe of a trial, which the arms that it waits for have been trained for."""
+    """The recipe of a trial. Arms that `after` names must be trained: a step gate without steps takes theirs."""
     waits_for = made.study.after.get(trial.arm)
     steps = _admissions(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}")) if waits_for else {}
-    more = {**steps_to_come(made.study, trial.arm, steps), **made.table_of(trial.arm)}
+    more = {**steps_to_come(made.study, trial.arm, steps), **made.changes_for_losses(trial.arm)}
     return made.study.recipe_of(trial.arm, trial.seed, **more)
 
 
 def _job(made: StudyRun, settings: Recipe, folder: Path, arm: str) -> Job:
     path = made.folder / "trials" / f"{settings.name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_if_changed(path, settings.model_dump_json(indent=1) + "\n")
+    save_recipe(path, settings)
     return Job(settings.name, path, folder, made.pipeline_of(arm).data.folder)
 
 
@@ -386,7 +385,7 @@ def _train_tries(made: StudyRun, tries: list[Try]) -> dict[str, str]:
 
 
 def _try_settings(made: StudyRun, tried: Try) -> Recipe:
-    more = {"name": tried.name, **made.table_of(tried.arm)}
+    more = {"name": tried.name, **made.changes_for_losses(tried.arm)}
     return made.study.tuned({tried.arm: tried.value}).recipe_of(tried.arm, tried.seed, **more)
 
 

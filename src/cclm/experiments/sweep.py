@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cclm.atomic import write_if_changed
 from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import reference_recipe
-from cclm.experiments.executor import Display, Executor, Job, Watcher, processes_for, read_recipe
+from cclm.experiments.executor import Display, Executor, Job, Watcher, processes_for, read_recipe, save_recipe
 from cclm.experiments.graph import language_graph
 from cclm.experiments.pipeline import Pipeline, run_folder
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
+from cclm.messages import announce
 from cclm.recipe.methods import CompetenceSection
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import write_sweep
-from cclm.training.lock import Lock, announce
+from cclm.training.lock import Lock
 from cclm.training.provenance import is_finished
 from cclm.training.run_inputs import origin_of
 
@@ -119,7 +119,8 @@ def _sweep(
     if failed:
         why = "\n  ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise TrainingError(
-            f"{len(failed)} of {len(grid)} runs failed or were not started; the same command goes on with them\n  {why}"
+            f"{len(failed)} of {len(grid)} runs failed or were not started;"
+            f" run the same command to continue with them\n  {why}"
         )
     folder = sweep_folder(recipe)
     results(recipe, grid, beside).write(folder / "sweep.json")
@@ -151,8 +152,7 @@ def leaves(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Agg
     made = []
     for (threshold, aggregate), leaf in zip(points, grid_recipes(recipe, thresholds, aggregates), strict=True):
         path = sweep_folder(recipe) / f"{leaf.name}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_if_changed(path, leaf.model_dump_json(indent=1) + "\n")
+        save_recipe(path, leaf)
         made.append(Leaf(threshold, aggregate, path, run_folder(leaf)))
     return made
 
@@ -267,7 +267,7 @@ def _steps(leaf: Leaf) -> int:
 def _rival(run: Path) -> formats.Rival:
     """A run of another method, to draw across the figure."""
     evaluation = Evaluation(run)
-    scores = evaluation.scored() or evaluation.score()
+    scores = evaluation.ensure_scores()
     best = Log.read(run / "log.jsonl").best
     if best is None:
         raise ConfigError(f"--rival {run}: its training has not ended; finish it first")

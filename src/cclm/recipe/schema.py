@@ -365,6 +365,10 @@ class Recipe(Section):
         """Whether translations contain only subwords of their target language."""
         return bool(self.translation.restrict)
 
+    def with_training(self, **settings: object) -> "Recipe":
+        """The recipe with these settings of training."""
+        return self.model_copy(update={"training": self.training.model_copy(update=settings)})
+
     @property
     def prepared(self) -> Path:
         """The path of the prepared data."""

@@ -53,7 +53,7 @@ class Adam:
                 maximize=False,
             )
 
-    def forget_gradients(self) -> None:
+    def zero_grad(self) -> None:
         """Frees the gradients, so that the next backward pass writes new ones instead of adding to them."""
         for parameter in self._parameters.values():
             parameter.grad = None

@@ -5,7 +5,7 @@ What is on disk is described in `cclm.formats.checkpoint`.
 
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +45,7 @@ from cclm.formats.checkpoint import (
     write_manifest,
     write_pointer,
 )
+from cclm.messages import Say
 from cclm.signals import fault
 
 KEPT = 2
@@ -114,10 +115,10 @@ def _write_pointers(folder: Path, latest: int, best: int | None) -> None:
         write_pointer(folder, BEST, best)
 
 
-def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | None:
+def load_newest(folder: Path, warn: Say) -> Checkpoint | None:
     """The newest checkpoint that verifies, or None; `warn` is called for each damaged one that is passed over.
 
-    It also mends `latest` and `best`: the process that saved may have been killed before it wrote them.
+    It also repairs `latest` and `best`: the process that saved may have been killed before it wrote them.
     """
     if folder.is_dir():
         _remove_leftovers(folder)
@@ -132,8 +133,9 @@ def load_newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | Non
     return None
 
 
-def return_to(folder: Path, step: int) -> Checkpoint:
-    """The checkpoint of an earlier step. Later ones are removed, the newest first: a kill leaves the earlier ones."""
+def rewind_to(folder: Path, step: int) -> Checkpoint:
+    """Removes all later checkpoints than that of the step, and returns that one. The newest goes first: a kill leaves
+    a run that can be resumed."""
     found = load(folder / folder_name(step))
     later = [path for path in reversed(checkpoint_folders(folder)) if step_of(path) > step]
     for path in later:

@@ -14,7 +14,7 @@ from cclm.data.batches import Batches
 from cclm.model.interface import TranslationModel
 from cclm.signals import fault
 from cclm.training.dev_sentences import Losses, MixedBatch, mixed_batches, sentence_losses
-from cclm.training.validation import DevLoss, Measuring
+from cclm.training.validation import DevLoss, MeasurementSettings
 
 FORWARD = 3
 """Evaluating this many tokens costs as much as training on one: a backward pass costs twice a forward pass."""
@@ -44,11 +44,11 @@ class DevProbe:
     """Measures a few dev sentences of some languages per round, and estimates the dev loss of all.
 
     `share` is the cost of rounds, as a fraction of the cost of training; `budget` is the number of tokens per batch.
-    Measuring does not change `memory`: the caller assigns the memory that it returns, once the round is over.
+    MeasurementSettings does not change `memory`: the caller assigns the memory that it returns, once the round is over.
     """
 
     def __init__(
-        self, dev: dict[str, Batches], how: Measuring, bounded: BoundedProbe, *, share: float, budget: int
+        self, dev: dict[str, Batches], how: MeasurementSettings, bounded: BoundedProbe, *, share: float, budget: int
     ) -> None:
         self._dev, self._how, self._bounded = dev, how, bounded
         self._share, self._budget = share, budget
@@ -99,7 +99,7 @@ class DevProbe:
         how, rows = self._how, np.zeros((sum(sizes.values()), 2))
         for number, mixed in enumerate(batches):
             fault(place)
-            how.safe_place(number)
+            how.poll_at(number)
             if how.ranks.takes(number):
                 rows[mixed.rows] = sentence_losses(how.device, model, mixed.batch, how.smoothing)
         if how.ranks.world > 1:

@@ -205,7 +205,7 @@ class _Trial:
         loss = self._learn(device, model)
         norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
         optimizer.step(1e-4, skip=(~torch.isfinite(norm + loss)).float())
-        optimizer.forget_gradients()
+        optimizer.zero_grad()
         return loss
 
     def _learn(self, device: Device, model: Transformer) -> Tensor:

@@ -13,10 +13,8 @@ Cache entries, studies, sweeps and translations are locked in the same way while
 
 import os
 import platform
-import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,18 +22,13 @@ from filelock import FileLock, Timeout
 
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.formats.run import LOCK, Owner
+from cclm.messages import Say, announce
 
-DEAD = 120.0
+DEAD_AFTER_SECONDS = 120.0
 """Seconds without a heartbeat after which an owner counts as dead; CCLM_LOCK_TIMEOUT in the environment changes it.
 There are four heartbeats in that time."""
-PATIENCE = 0.5
+RETRY_SECONDS = 0.5
 """Seconds between two tries to get a lock that another process holds."""
-Say = Callable[[str], object]
-
-
-def announce(line: str) -> None:
-    """Prints a line for people on standard error."""
-    print(line, file=sys.stderr, flush=True)
 
 
 class Lock:
@@ -51,11 +44,11 @@ class Lock:
         self._is_removed, self._wait = file is not None, wait
         self._lock = FileLock(self._path, blocking=False)
         self._over = threading.Event()
-        self._dead, self._this, self._last_beat = DEAD, _this_process(), 0.0
+        self._dead, self._this, self._last_beat = DEAD_AFTER_SECONDS, _this_process(), 0.0
         self._watched: tuple[float, float] | None = None  # the last heartbeat of another owner, and when it was noticed
 
     def __enter__(self) -> "Lock":
-        self._dead = silence()
+        self._dead = dead_after()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if not self._take():
@@ -100,7 +93,7 @@ class Lock:
         while not self._take():
             if self._wait is None and self._changed() not in (None, first):
                 raise self._refused(owner)
-            time.sleep(PATIENCE)
+            time.sleep(RETRY_SECONDS)
 
     def _changed(self) -> float | None:
         """When the file was changed last; None if its owner has removed it."""
@@ -154,9 +147,9 @@ class Lock:
         return TrainingError(f"{self._folder} belongs to {who}: only one process may train it")
 
 
-def silence() -> float:
+def dead_after() -> float:
     """Seconds without a heartbeat after which an owner on another machine counts as dead."""
-    text = os.environ.get("CCLM_LOCK_TIMEOUT", str(DEAD))
+    text = os.environ.get("CCLM_LOCK_TIMEOUT", str(DEAD_AFTER_SECONDS))
     try:
         seconds = float(text)
     except ValueError:
@@ -202,7 +195,7 @@ def _read(path: Path) -> Owner | None:
 
 def _is_fresh(path: Path) -> bool:
     try:
-        return time.time() - path.stat().st_mtime < silence()
+        return time.time() - path.stat().st_mtime < dead_after()
     except OSError:
         return False
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from cclm.errors import TrainingError
 from cclm.formats.log import Event, Probe, Train, Validation, read_events, without_nan
 from cclm.formats.run import LOG
+from cclm.messages import Say
 
 
 class LogWriter:
@@ -87,7 +88,7 @@ class TensorBoard:
     drawn twice.
     """
 
-    def __init__(self, run: Path, step: int, warn: Callable[[str], object]) -> None:
+    def __init__(self, run: Path, step: int, warn: Say) -> None:
         self._folder, self._warn = run / "tensorboard", warn
         self._file: BinaryIO | None = None
         with self._harmless():
@@ -149,7 +150,7 @@ class Trackio:
     checkpoint, with the same numbers.
     """
 
-    def __init__(self, run: Path, warn: Callable[[str], object]) -> None:
+    def __init__(self, run: Path, warn: Say) -> None:
         self._warn = warn
         self._run: Any = None  # trackio.Run: the package may not be installed
         with self._harmless():

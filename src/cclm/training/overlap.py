@@ -59,7 +59,7 @@ class OverlappedSums:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Around the backward pass after which the gradients of an update are complete."""
+        """A `with` block around the last backward pass of an update: gradients are sent as soon as they are ready."""
         for bucket in self._buckets:
             bucket.missing = len(bucket.parameters)
         self._sent, self._next, self._is_sending = [], 0, True

@@ -54,7 +54,7 @@ def _decisive(recipe: Recipe, world: int) -> dict[str, object]:
     return content | {"training": training}
 
 
-def with_total_of(folder: Path, recipe: Recipe, world: int) -> Recipe:
+def with_accumulate_of_run(folder: Path, recipe: Recipe, world: int) -> Recipe:
     """The recipe for `world` ranks that continue a run begun by the same command on another number of ranks.
 
     A step keeps its micro-batches: `accumulate` follows from their number, where the ranks can share them evenly.
@@ -64,12 +64,7 @@ def with_total_of(folder: Path, recipe: Recipe, world: int) -> Recipe:
         return recipe
     if recipe.training.accumulate != _begun_accumulate(folder):
         return recipe  # it was changed on purpose
-    return _accumulating(recipe, total // world)
-
-
-def _accumulating(recipe: Recipe, accumulate: int) -> Recipe:
-    training = recipe.training.model_copy(update={"accumulate": accumulate})
-    return recipe.model_copy(update={"training": training})
+    return recipe.with_training(accumulate=total // world)
 
 
 def _total(folder: Path) -> int | None:
@@ -95,19 +90,19 @@ def write_config(folder: Path, recipe: Recipe, keys: Mapping[str, str] | None = 
     A first line names the `keys` in the cache of what the run is trained on; without keys, it stays as it is. On
     another number of ranks, `accumulate` stays as the run was begun with.
     """
-    begun_with = _begun_accumulate(folder)
-    if begun_with and recipe.training.accumulate * world == _total(folder):
-        recipe = _accumulating(recipe, begun_with)
-    begun = begun_precision(folder)
+    accumulate = _begun_accumulate(folder)
+    if accumulate and recipe.training.accumulate * world == _total(folder):
+        recipe = recipe.with_training(accumulate=accumulate)
+    begun = precision_of_run(folder)
     if recipe.training.precision == "auto" and begun:
-        recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": begun})})
+        recipe = recipe.with_training(precision=begun)
     recipe = with_probe(folder, recipe)
     comment = "".join(f" {kind} {key}" for kind, key in keys.items()) if keys else cache_comment(folder / CONFIG)
     text = settings_text(recipe.model_dump(mode="json"))
     write_if_changed(folder / CONFIG, f"# cache:{comment}\n{text}" if comment else text)
 
 
-def begun_precision(folder: Path) -> str | None:
+def precision_of_run(folder: Path) -> str | None:
     """The precision that a run was begun in, which `auto` keeps; None where there is no run yet."""
     if not (folder / MADE_FROM).exists():
         return None
@@ -249,13 +244,13 @@ def refuse_other_benchmark(folder: Path, recipe: Recipe, *, in_study: bool = Fal
         )
 
 
-def begun_without_losses(folder: Path) -> bool:
+def was_begun_without_losses(folder: Path) -> bool:
     """Whether a run was started without L*, because its gate and sampler do not use it."""
     found = MadeFrom.find(folder / MADE_FROM)
     return found is not None and found.benchmark is None
 
 
-def begun_with(folder: Path, recipe: Recipe) -> dict[str, float] | None:
+def losses_of_run(folder: Path, recipe: Recipe) -> dict[str, float] | None:
     """The reference losses L* of a run that exists: it keeps those it was begun with, even if more steps are asked for.
 
     None where there is no run yet, or where the recipe now has another table or bitext models of another length.

@@ -24,13 +24,13 @@ from torch.distributed.rendezvous import rendezvous
 from cclm.errors import Interrupted, TrainingError
 from cclm.signals import signals_end_at_once
 from cclm.training.overlap import OverlappedSums
-from cclm.training.torchrun import introduce, world_size
+from cclm.training.torchrun import set_torch_environment, world_size
 
-ANSWER = 50.0
+ANSWER_SECONDS = 50.0
 """Seconds in which a rank must answer, or it counts as gone; CCLM_RANKS_TIMEOUT in the environment changes it."""
-MEETING = timedelta(seconds=90)
+JOIN_TIMEOUT = timedelta(seconds=90)
 """How long ranks wait for each other when they start; a longer CCLM_RANKS_TIMEOUT counts here, too."""
-PATIENCE = timedelta(days=7)
+WAIT_TIMEOUT = timedelta(days=7)
 """How long the others wait for what the first rank does alone: data, bitext models, checkpoints."""
 EXACT = 1 << 53
 """Whole numbers below this are exact in float64, in which ranks exchange numbers."""
@@ -131,8 +131,10 @@ class Ranks:
         """Raises TrainingError on every rank if the weights of any two ranks differ in a bit."""
         if self.world == 1:
             return
+        # The bits of the (fp32) weights as numbers; modulo, because ranks exchange 64-bit floats.
         sums = [parameter.detach().view(torch.int32).sum(dtype=torch.int64) for parameter in model.parameters()]
         digest = int(torch.stack(sums).sum()) % EXACT
+        # The largest -x is the smallest x: one exchange gives both.
         highest, lowest = self._all([[digest, -digest]], dist.ReduceOp.MAX)[0]
         if highest != -lowest:
             raise TrainingError(
@@ -195,16 +197,16 @@ def _join(device: torch.device) -> Ranks:
 
 def _meet(device: torch.device) -> Ranks:
     try:
-        introduce()
-        answer = timedelta(seconds=float(os.environ.get("CCLM_RANKS_TIMEOUT", ANSWER)))
-        _await_first(max(MEETING, answer))
-        store, rank, world = next(rendezvous("env://", timeout=max(MEETING, answer)))
+        set_torch_environment()
+        answer = timedelta(seconds=float(os.environ.get("CCLM_RANKS_TIMEOUT", ANSWER_SECONDS)))
+        _await_first(max(JOIN_TIMEOUT, answer))
+        store, rank, world = next(rendezvous("env://", timeout=max(JOIN_TIMEOUT, answer)))
         # torchrun keeps its store when it starts all ranks again: without a prefix they would read the old keys.
         count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = dist.PrefixStore(f"start {count}", store)  # type: ignore[attr-defined]
         # A rank that dies now is noticed after this time. Later ones notice the closed connection.
-        dist.init_process_group("gloo", timeout=max(MEETING, answer), store=store, rank=rank, world_size=world)
-        patient = dist.new_group(timeout=PATIENCE, backend="gloo")
+        dist.init_process_group("gloo", timeout=max(JOIN_TIMEOUT, answer), store=store, rank=rank, world_size=world)
+        patient = dist.new_group(timeout=WAIT_TIMEOUT, backend="gloo")
         numbers = dist.new_group(timeout=answer, backend="gloo")
         gradients = numbers
         if device.type == "cuda":

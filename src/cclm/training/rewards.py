@@ -16,7 +16,7 @@ from cclm.model.interface import TranslationModel
 from cclm.rng import key, uniform
 from cclm.signals import fault
 from cclm.training.device import Device
-from cclm.training.validation import Measuring
+from cclm.training.validation import MeasurementSettings
 
 MOST_TOKENS = 1200
 """Tokens, padding included, of the sentences that a gradient is taken of; sentences beyond that are left out."""
@@ -28,7 +28,13 @@ class Rewards:
     """Measures gradient cosines on the live model, which it leaves unchanged."""
 
     def __init__(
-        self, train: dict[str, Batches], dev: dict[str, Batches], how: Measuring, *, sentences: int, once: bool
+        self,
+        train: dict[str, Batches],
+        dev: dict[str, Batches],
+        how: MeasurementSettings,
+        *,
+        sentences: int,
+        once: bool,
     ) -> None:
         self._train, self._dev, self._how = train, dev, how
         self._sentences, self._once = sentences, once
@@ -51,7 +57,7 @@ class Rewards:
         kept = self._kept(model, step, admitted, scale) if self._once else {}
         rows: list[list[float]] = []
         for number, of_dev in enumerate(self._dev):
-            self._how.safe_place(number)
+            self._how.poll_at(number)
             row = [0.0] * len(admitted)
             if self._how.ranks.takes(number):
                 dev = self._gradient(model, step, ("dev", of_dev), self._dev[of_dev], scale)
@@ -72,7 +78,7 @@ class Rewards:
         of_all = self._of_all_dev(model, step, "all", scale) if self._once else None
         rows: list[list[float]] = []
         for number, lang in enumerate(admitted):
-            self._how.safe_place(number)
+            self._how.poll_at(number)
             row = [0.0]
             if self._how.ranks.takes(number):
                 mine = self._fresh(model, step, lang, "all", scale)

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from cclm.errors import Interrupted, TrainingError
 from cclm.formats.checkpoint import AVERAGE, CURRICULUM, MODEL, OPTIMIZER, PROBE, Progress, folder_name
 from cclm.formats.run import ENVIRONMENT, LOG, MADE_FROM, TIMING, Environment
 from cclm.memory import keep_freed_memory
+from cclm.messages import announce
 from cclm.recipe.methods import ActorSection, CompetenceSection
 from cclm.recipe.schema import Recipe
 from cclm.signals import fault, signals_recorded
@@ -34,14 +34,14 @@ from cclm.training.dev_probe import DevProbe
 from cclm.training.dev_sentences import probe_batch_tokens
 from cclm.training.device import Device, device_of
 from cclm.training.forking import Forks
-from cclm.training.lock import Lock, announce
+from cclm.training.lock import Lock
 from cclm.training.log import LogWriter, TensorBoard, Trackio
 from cclm.training.provenance import (
     FREE,
-    begun_precision,
     differences,
     forced_settings,
     made_from,
+    precision_of_run,
     record_forced,
     refuse_changes,
     refuse_lost_settings,
@@ -52,7 +52,7 @@ from cclm.training.ranks import ALONE, Ranks
 from cclm.training.rewards import Rewards
 from cclm.training.tasks import Task, task_graph, tasks
 from cclm.training.trainer import Outputs, Parts, Trainer, probe_event, schedule_of
-from cclm.training.validation import Bleu, Evaluator, Measuring
+from cclm.training.validation import Bleu, Evaluator, MeasurementSettings
 
 Poll = Callable[[], None]
 """Raises Interrupted once a signal has arrived."""
@@ -76,7 +76,7 @@ class Options:
     """Fail where the newest checkpoint is damaged, instead of falling back to the one before."""
     force: bool = False
     """Continue with other settings where the checkpoints allow it; recorded in made_from.json and in manifests."""
-    describe: Callable[[], object] = lambda: None
+    record_inputs: Callable[[], object] = lambda: None
     """Writes the inputs of the training to the run directory; called after the lock has been acquired."""
     forks: Mapping[str, Recipe] = field(default_factory=dict)
     """Recipes with other gates by name: they share this training as long as their curricula decide the same."""
@@ -94,7 +94,7 @@ def train(
     options = options or Options()
     if recipe.training.measures_bleu and options.bleu is None:
         raise TrainingError("training.bleu needs Options.bleu; or set it to false, and stop_on and select_on to macro")
-    precision = begun_precision(folder) if recipe.training.precision == "auto" else recipe.training.precision
+    precision = precision_of_run(folder) if recipe.training.precision == "auto" else recipe.training.precision
     device = device_of(
         recipe.training.device,
         precision or "auto",
@@ -102,8 +102,7 @@ def train(
         deterministic=recipe.training.deterministic,
         tf32=recipe.training.tf32,
     )
-    resolved = recipe.training.model_copy(update={"precision": device.precision})
-    recipe = recipe.model_copy(update={"training": resolved})  # on another machine `auto` might be something else
+    recipe = recipe.with_training(precision=device.precision)  # on another machine `auto` might be something else
     recipe = with_probe(folder, recipe)
     keep_freed_memory()
     session = _Session(recipe, prepared, graph, benchmark, folder, options, device)
@@ -111,9 +110,9 @@ def train(
     lock = Lock(folder, wait=announce if options.ranks.world == 1 else None)
     with _explained(recipe, folder), lock if options.ranks.first else nullcontext():
         if options.ranks.first:
-            options.describe()
-        session.check_same()
-        saved = session.newest()
+            options.record_inputs()
+        session.record_settings()
+        saved = session.checkpoint_to_resume_from()
         with _signals(options.ranks, lock) as poll, device.in_use():
             return session.run(saved, poll)
 
@@ -168,7 +167,7 @@ class _Session:
         every = tasks(self.recipe.data, self.prepared)
         return {name: every[name] for name in self.options.only or every}
 
-    def check_same(self) -> None:
+    def record_settings(self) -> None:
         """Writes made_from.json. If it exists and a setting that affects the result differs, raises TrainingError."""
         now = made_from(self.recipe, self.prepared, self.benchmark, self.ranks.world)
         mine = now.plain() | {"training": {name: getattr(self.recipe.training, name) for name in sorted(FREE)}}
@@ -190,15 +189,17 @@ class _Session:
         elif forced:
             record_forced(self.folder, now, forced)
 
-    def newest(self) -> checkpoints.Checkpoint | None:
+    def checkpoint_to_resume_from(self) -> checkpoints.Checkpoint | None:
         """The checkpoint to resume from: the newest undamaged one that the first rank finds, for every rank."""
         folder = self.folder / "checkpoints"
-        saved = checkpoints.load_newest(folder, _refuse if self.options.strict else _warn) if self.ranks.first else None
-        saved = self._before_another_decay(saved) if saved else None
+        saved = (
+            checkpoints.load_newest(folder, _refuse if self.options.strict else announce) if self.ranks.first else None
+        )
+        saved = self._rewound_before_decay(saved) if saved else None
         name = self.ranks.broadcast(folder_name(saved.progress.step) if saved else "")
         return saved if self.ranks.first or not name else checkpoints.load(folder / name)
 
-    def _before_another_decay(self, saved: checkpoints.Checkpoint) -> checkpoints.Checkpoint:
+    def _rewound_before_decay(self, saved: checkpoints.Checkpoint) -> checkpoints.Checkpoint:
         """The checkpoint itself; for a run with `wsd` whose `max_steps` was raised, the one before its decay."""
         settings, progress = self.recipe.training, saved.progress
         start, begun = schedule_of(settings).decay_start, progress.branch.step if progress.branch else None
@@ -214,7 +215,7 @@ class _Session:
         if begun is None or start == begun or progress.step == begun:
             return saved
         try:
-            return checkpoints.return_to(self.folder / "checkpoints", begun)
+            return checkpoints.rewind_to(self.folder / "checkpoints", begun)
         except TrainingError as error:
             raise TrainingError(
                 f"{error}; without this checkpoint, from before its decay, {self.folder} cannot be trained for longer:"
@@ -274,7 +275,7 @@ class _Session:
         recipe, device = self.recipe, self.device
         train = {name: self._batches(task, "train") for name, task in self.tasks.items()}
         dev = {name: self._batches(task, "dev") for name, task in self.tasks.items()}
-        how = Measuring(recipe.seed, recipe.training.label_smoothing, device, poll, self.ranks)
+        how = MeasurementSettings(recipe.seed, recipe.training.label_smoothing, device, poll, self.ranks)
         model = model_of(recipe, self.prepared).to(device.torch)
         actor, average = recipe.curriculum.sampler, recipe.training.average
         return Parts(
@@ -295,7 +296,7 @@ class _Session:
             ranks=self.ranks,
         )
 
-    def _probe(self, dev: dict[str, Batches], how: Measuring) -> DevProbe | None:
+    def _probe(self, dev: dict[str, Batches], how: MeasurementSettings) -> DevProbe | None:
         """The bounded probe, unless the recipe has `dev_sample`."""
         settings, recipe = self.recipe.curriculum.bounded, self.recipe
         if settings is None:
@@ -349,10 +350,6 @@ def _signals(ranks: Ranks, lock: Lock) -> Iterator[Poll]:
         yield poll
 
 
-def _warn(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _refuse(line: str) -> None:
     raise TrainingError(
         f"{line.removesuffix('; falling back to the one before')}; without --strict the one before is used"
@@ -378,9 +375,10 @@ def _restore(parts: Parts, saved: checkpoints.Checkpoint, run: Path) -> Progress
             reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
             raise TrainingError(f"{path}: cannot be restored: {reason}") from None
     if not progress.is_over(parts.recipe.training.max_steps):
-        progress.finished = None  # `max_steps` was raised
+        progress.finished = None  # `max_steps` was raised: the training goes on
     if progress.step != schedule_of(parts.recipe.training).decay_start:
-        progress.due = [what for what in progress.due if what != "decay"]  # the same, with `wsd`
+        # With `wsd`, a raised `max_steps` moves the decay, which was due at this step before.
+        progress.due = [what for what in progress.due if what != "decay"]
     return progress
 
 

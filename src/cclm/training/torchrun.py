@@ -23,7 +23,7 @@ def local_rank() -> int:
     return _number("LOCAL_RANK", _number("SLURM_LOCALID", 0, least=0) if _is_task() else 0, least=0)
 
 
-def introduce() -> None:
+def set_torch_environment() -> None:
     """If srun has started the ranks, sets the environment variables that torchrun would have set for torch.
 
     The ranks meet at a port of the first node, computed from the ids of job and step. MASTER_ADDR and MASTER_PORT in

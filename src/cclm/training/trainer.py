@@ -129,7 +129,9 @@ class Trainer:
                 self._log_decay(progress.step, self._settings.max_steps, f"the last {self._settings.decay_steps} steps")
                 progress.due.pop(0)
             else:
-                self.save(logged=progress.due.pop(0) == "save")
+                # Taken off the list first: the checkpoint must not say that it is still to be saved.
+                what = progress.due.pop(0)
+                self.save(logged=what == "save")
             poll()
         return progress.finished
 
@@ -165,12 +167,14 @@ class Trainer:
         table = torch.zeros(len(drawn), 3, device=self.parts.device.torch)
         for place, (number, _, _) in enumerate(drawn):
             if number in mine:
+                # Gradients are complete, and can be sent, in the last backward pass of this rank.
                 with self._sums.sending() if self._sums and number == max(mine) else nullcontext():
                     table[place, :2] = self._learn(number, mine[number], tokens)
                 table[place, 2] = own[number]
         ranks.sum_table(table)
         if self._sums:
             self._sums.finish()
+            # The losses were divided by an estimate; the table now has the target tokens of all ranks.
             torch._foreach_mul_(self._gradients(), tokens / table[:, 2].sum())
         else:
             ranks.sum_gradients(self.parts.model.parameters())
@@ -214,7 +218,7 @@ class Trainer:
             self.parts.optimizer.step(rate)
             if self.parts.average:
                 self.parts.average.add_step(taken.step)
-        self.parts.optimizer.forget_gradients()
+        self.parts.optimizer.zero_grad()
 
     @property
     def _reads_every_step(self) -> bool:
@@ -230,7 +234,9 @@ class Trainer:
         steps, self._unread = self._unread, []
         read = iter(self.parts.device.numbers([tensor for one in steps for tensor in (one.table, one.is_finite)]))
         is_taken = True
+        # One iterator twice: each step has two tensors, its table and whether it is finite.
         for one, rows, (is_finite,) in zip(steps, read, read, strict=True):
+            # A row of the table has three numbers: smoothed loss, plain loss, target tokens.
             for (number, name, counter), place in zip(one.drawn, range(0, len(rows), 3), strict=True):
                 smoothed, nll, tokens = rows[place : place + 3]
                 self._count(name, smoothed, nll, int(tokens))

@@ -31,7 +31,7 @@ Bleu = Callable[[TranslationModel, Callable[[], None]], dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Measuring:
+class MeasurementSettings:
     """The settings that all measurements on the model during training share.
 
     `poll` is called between batches, at the same places on every rank, and may raise.
@@ -43,8 +43,8 @@ class Measuring:
     poll: Callable[[], None]
     ranks: Ranks = ALONE
 
-    def safe_place(self, number: int) -> None:
-        """Polls once per round of all ranks; `number` counts the pieces of work that are dealt out to them."""
+    def poll_at(self, number: int) -> None:
+        """Calls `poll` for every piece of work that the first rank takes, so that all ranks poll at the same places."""
         if number % self.ranks.world == 0:
             self.poll()
 
@@ -55,7 +55,7 @@ class Evaluator:
     The batches of all languages are numbered and dealt out to the ranks; every rank then knows every loss.
     """
 
-    def __init__(self, dev: dict[str, Batches], how: Measuring, bleu: Bleu | None = None) -> None:
+    def __init__(self, dev: dict[str, Batches], how: MeasurementSettings, bleu: Bleu | None = None) -> None:
         self._dev, self._how, self._bleu = dev, how, bleu
 
     def probe(self, model: TranslationModel, step: int, sample: int) -> dict[str, DevLoss]:
@@ -112,7 +112,7 @@ class Evaluator:
         for name, batch in ((name, batch) for name, batches in dev.items() for batch in batches):
             number = len(rows)
             fault(place)
-            self._how.safe_place(number)
+            self._how.poll_at(number)
             names.append(name)
             rows.append(self._sums(model, batch) if self._how.ranks.takes(number) else (0.0, 0.0, 0))
         sums = {name: [0.0, 0.0, 0.0] for name in dev}

@@ -18,9 +18,10 @@ from cclm.formats.base import sha256
 from cclm.formats.export import MANIFEST, Export, Pair, Search
 from cclm.formats.run import MADE_FROM, MadeFrom
 from cclm.formats.run_folder import best_of, is_bitext, weights_of
+from cclm.messages import announce
 from cclm.recipe.language_codes import canonical
 from cclm.recipe.schema import Recipe
-from cclm.training.lock import Lock, announce
+from cclm.training.lock import Lock
 from cclm.training.run_inputs import recipe_of
 from cclm.translation.translator import VOCABULARY_MAP, Translator
 

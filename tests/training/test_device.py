@@ -185,6 +185,15 @@ def test_a_device_that_is_not_there_is_refused_before_training_starts(folder: Pa
     assert not (folder / "absent" / "log.jsonl").exists()
 
 
+def test_a_missing_gpu_is_refused_with_the_reason() -> None:
+    if torch.cuda.is_available():
+        with pytest.raises(TrainingError, match=r"'cuda:99' cannot be used here: torch finds \d+ GPU"):
+            devices.refuse_missing("cuda:99")
+    elif torch.version.cuda is None and torch.version.hip is None:
+        with pytest.raises(TrainingError, match=r"built without CUDA.*; or set training\.device to auto or cpu"):
+            devices.refuse_missing("cuda:99")
+
+
 def test_a_device_can_be_left_to_the_machine(folder: Path, data: Prepared) -> None:
     settings = recipe(folder, "training.device=auto", "training.max_steps=2", "training.validate_every=2")
     assert train(settings, data, GRAPH, BENCHMARK, folder / "left") == "all steps are done"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,15 +210,27 @@ def _own_gpu() -> str:
     return f"cuda:{local_rank() % max(1, torch.cuda.device_count())}"
 
 
+def why_no_gpu() -> str:
+    """The likely reason why torch finds no GPU on this machine."""
+    version = torch.__version__
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"torch {version} was built without CUDA: install a build with it (https://pytorch.org)"
+    if not list(Path("/dev").glob("nvidia[0-9]*")):
+        return f"torch {version} finds no GPU, and there is no /dev/nvidia0: no driver, or a container without GPUs"
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
+        return "CUDA_VISIBLE_DEVICES hides every GPU"
+    return f"torch {version} cannot use the GPU: its driver may be too old for CUDA {torch.version.cuda}"
+
+
 def refuse_missing(name: str) -> None:
     """Raises TrainingError for a missing device. CUDA stays uninitialised, for the processes that this one starts."""
     kind, _, index = name.partition(":")
     if kind == "cuda" and (index.isdigit() or not index):
         there = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(index or 0) >= there:
+            reason = f"torch finds {there} GPU{'s' if there > 1 else ''}, counted from 0" if there else why_no_gpu()
             raise TrainingError(
-                f"training.device {name!r} cannot be used here: torch {torch.__version__} finds"
-                f" {there or 'no'} CUDA device{'s' if there != 1 else ''}; set training.device to auto or cpu"
+                f"training.device {name!r} cannot be used here: {reason}; or set training.device to auto or cpu"
             )
     elif kind == "mps":
         if not torch.backends.mps.is_available():

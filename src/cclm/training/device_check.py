@@ -1,14 +1,12 @@
 """Whether training works on a device: its numbers compared with the CPU's, a step, and the speed. Needs no data."""
 
 import copy
-import os
 import platform
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,7 +18,7 @@ from cclm.errors import TrainingError
 from cclm.model.transformer import Shape, Transformer
 from cclm.recipe.schema import TrainingSection
 from cclm.training.adam import Adam
-from cclm.training.device import Device, device_of
+from cclm.training.device import Device, device_of, why_no_gpu
 
 STEPS = 3
 """Updates whose losses are compared. After more of them rounding alone makes losses differ."""
@@ -107,16 +105,7 @@ def refuse_without_gpu(name: str) -> None:
     """Refuses `cuda` where there is none, and says why there may be none."""
     if not name.startswith("cuda") or torch.cuda.is_available():
         return
-    version = torch.__version__
-    if torch.version.cuda is None and torch.version.hip is None:
-        reason = f"torch {version} was built without CUDA: install a build with it (https://pytorch.org)"
-    elif not list(Path("/dev").glob("nvidia[0-9]*")):
-        reason = f"torch {version} finds no GPU, and there is no /dev/nvidia0: no driver, or a container without GPUs"
-    elif os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
-        reason = "CUDA_VISIBLE_DEVICES hides every GPU"
-    else:
-        reason = f"torch {version} cannot use the GPU: its driver may be too old for CUDA {torch.version.cuda}"
-    raise TrainingError(f"--device {name}: {reason}; `cclm doctor --device cpu` tries the CPU")
+    raise TrainingError(f"--device {name}: {why_no_gpu()}; `cclm doctor --device cpu` tries the CPU")
 
 
 def _tried(attempt: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:

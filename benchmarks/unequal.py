@@ -34,7 +34,8 @@ from torch import Tensor, nn
 
 from cclm.data.batches import Batch
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.pipeline import Pipeline, run_folder
+from cclm.experiments.pipeline import Pipeline
+from cclm.experiments.train_job import run_folder
 from cclm.formats.checkpoint import Progress
 from cclm.model import random as model_random
 from cclm.phrasebook import Phrasebook, generate, write

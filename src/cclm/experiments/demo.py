@@ -15,7 +15,8 @@ from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import read_lines
 from cclm.experiments.benchmark import reference_recipe
 from cclm.experiments.executor import Display, Job, processes_for, save_recipe
-from cclm.experiments.pipeline import Pipeline, run_folder
+from cclm.experiments.pipeline import Pipeline
+from cclm.experiments.train_job import run_folder
 from cclm.formats.log import Log
 from cclm.formats.scores import Scores
 from cclm.recipe import Recipe, load_recipe

@@ -59,7 +59,7 @@ class Job:
 
     def run(self) -> None:
         """Does the job in this process."""
-        from cclm.experiments.pipeline import train_job
+        from cclm.experiments.train_job import train_job
 
         train_job(self)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cclm.errors import ConfigError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.pipeline import run_folder
+from cclm.experiments.train_job import run_folder
 from cclm.formats.run import CONFIG, read_settings
 from cclm.formats.run_folder import best_of, is_bitext, tokens_of
 from cclm.formats.scores import BEFORE, Before, FromStart, Scores

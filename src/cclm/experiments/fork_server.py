@@ -3,7 +3,7 @@
 import atexit
 import gc
 
-import cclm.experiments.pipeline
+import cclm.experiments.train_job
 import cclm.training.session  # noqa: F401 (for the trainings)
 
 gc.freeze()  # trainings share the memory of these modules as long as no garbage collection writes to it

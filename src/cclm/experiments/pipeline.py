@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepare import Plan, Preparation
 from cclm.data.prepared import Prepared
@@ -49,44 +48,53 @@ from cclm.experiments.early_checks import (
     refuse_missing_losses,
     refuse_read_only_work,
 )
-from cclm.experiments.executor import ALL_TASKS, Display, Executor, Job, Watcher, read_recipe
+from cclm.experiments.executor import Display, Executor, Watcher
 from cclm.experiments.graph import given_graph, graph_of, needs_graph, refuse_other_graph, write_graph
-from cclm.formats.benchmark import Benchmark
+from cclm.experiments.train_job import cache_keys, for_one_process, record_inputs, run_folder
 from cclm.messages import Say, announce
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import reported, run_report
 from cclm.training.lock import Lock
 from cclm.training.provenance import (
-    changes,
     is_finished,
     losses_of_run,
-    made_from,
     refuse_other_benchmark,
     refuse_other_settings,
     was_begun_without_losses,
     with_accumulate_of_run,
     write_config,
 )
-from cclm.training.run_inputs import origin_of
 from cclm.training.torchrun import world_size
 
 if TYPE_CHECKING:
     from cclm.training.ranks import Ranks
 
-KINDS = {"prepare": "prepared", "graph": "graph", "benchmark": "benchmark"}
-"""The kind of the cache entry that a stage makes, for the stages that make one."""
 STAGES = ("prepare", "graph", "benchmark", "train", "translate", "score", "report")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of the pipeline. `is_done` also loads its result, for the stages after it."""
+    """A step of the pipeline, and all that is special to it."""
 
     name: str
+    needs: Sequence[str]
+    """The stages whose results it needs."""
     is_done: Callable[[], bool]
+    """Also loads the result, for the stages after it."""
     make: Callable[[], object]
     cost: Callable[[], Cost] = lambda: NOTHING
+    kind: str | None = None
+    """The kind of the cache entry that it makes, if it makes one."""
+    entry: Callable[[], Path | None] = lambda: None
+    """That entry, once the stage is done; None if the result is elsewhere or not needed."""
+    links: Callable[[], Sequence[str]] = lambda: ()
+    """The links that it makes in the work folder, to its entry."""
+    before: Callable[[], object] = lambda: None
+    """Called before it is looked at whether it is done."""
+    impossible: Callable[[], str | None] = lambda: None
+    """Why it is left out, if it is."""
+    why_done: Callable[[], str] = lambda: "nothing has changed"
 
 
 @dataclass(frozen=True)
@@ -135,13 +143,53 @@ class Pipeline:
     def stages(self, names: Sequence[str] = STAGES) -> Iterator[Stage]:
         """The stages of these names, in the order of the list."""
         made = (
-            Stage("prepare", self._is_prepared, self._prepare),
-            Stage("graph", self._has_graph, self._write_graph),
-            Stage("benchmark", self._has_losses, self._benchmark, self._benchmark_cost),
-            Stage("train", self._is_trained, self.train, self._training_cost),
-            Stage("translate", lambda: self.evaluation.translated() is not None, lambda: self.evaluation.translate()),
-            Stage("score", lambda: self.evaluation.scored() is not None, lambda: self.evaluation.score()),
-            Stage("report", lambda: reported(self.folder) is not None, lambda: run_report(self.folder)),
+            Stage(
+                "prepare",
+                (),
+                self._is_prepared,
+                self._prepare,
+                kind="prepared",
+                entry=lambda: self.data.folder,
+                links=lambda: ["prepared"],
+            ),
+            Stage(
+                "graph",
+                ("prepare",),
+                self._has_graph,
+                self._write_graph,
+                kind="graph",
+                entry=lambda: self.work.entry("graph", self._graph_key) if self.graph else None,
+                links=lambda: ["graph.json", "graph.svg"] if needs_graph(self.recipe) else [],
+                why_done=lambda: "nothing has changed" if self.graph else "not needed",
+            ),
+            Stage(
+                "benchmark",
+                ("prepare",),
+                self._has_losses,
+                self._benchmark,
+                self._benchmark_cost,
+                kind="benchmark",
+                entry=self._losses_entry,
+                links=self._links_to_losses,
+                before=self._migrate_benchmark,
+            ),
+            Stage("train", ("prepare", "benchmark"), self._is_trained, self.train, self._training_cost),
+            Stage(
+                "translate",
+                ("train",),
+                lambda: self.evaluation.translated() is not None,
+                lambda: self.evaluation.translate(),
+                before=self._write_settings,
+                impossible=self._why_not_tested,
+            ),
+            Stage(
+                "score",
+                ("translate",),
+                lambda: self.evaluation.scored() is not None,
+                lambda: self.evaluation.score(),
+                impossible=self._why_not_tested,
+            ),
+            Stage("report", ("score",), lambda: reported(self.folder) is not None, lambda: run_report(self.folder)),
         )
         return (stage for stage in made if stage.name in names)
 
@@ -167,24 +215,20 @@ class Pipeline:
         made = []
         for stage in self.stages(names):
             start = time.monotonic()
-            if stage.name == "benchmark" and migratable(self.work, self.recipe):
-                with self._migrating():
-                    migrate_benchmark(self.work, for_one_process(self.recipe), self.data)
-            if stage.name in ("translate", "score") and not self.has_test_sets:
-                say(f"{stage.name:<10} skipped: there is no test set")
+            stage.before()
+            if reason := stage.impossible():
+                say(f"{stage.name:<10} skipped: {reason}")
                 continue
             if stage.is_done():
-                is_none = stage.name == "graph" and self.graph is None
-                say(f"{stage.name:<10} skipped: {'no gate asks for one' if is_none else 'nothing has changed'}")
+                say(f"{stage.name:<10} skipped: {stage.why_done()}")
             else:
                 stage.make()
                 made.append(stage.name)
                 say(f"{stage.name:<10} done in {time.monotonic() - start:.1f} s")
-            if stage.name == "prepare" and "train" in names:
+            if stage.name == "prepare" and self.trains:
                 self.refuse_other_settings()  # now the data can be compared, too
-            self._point(stage.name)
-            if stage.name == "train" and "translate" in names:
-                self._write_settings()
+            if stage.kind and (entry := stage.entry()):
+                self.work.point(stage.kind, entry.name)
         return made
 
     def migrate_data(self) -> None:
@@ -207,25 +251,14 @@ class Pipeline:
         self.refuse_occupied(names)
         planned: dict[str, Planned] = {}
         for stage in self.stages(names):
-            waits = any(planned[name].to_do for name in NEEDS[stage.name] if name in planned)
-            impossible = stage.name in ("translate", "score") and self.prepared and not self.has_test_sets
-            to_do = not impossible and (waits or not stage.is_done())
-            entry = None if to_do else self._entry(stage.name)
-            current = self.work.current(KINDS[stage.name]) if stage.name in KINDS and (to_do or entry) else None
+            waits = any(planned[name].to_do for name in stage.needs if name in planned)
+            to_do = not stage.impossible() and (waits or not stage.is_done())
+            entry = None if to_do else stage.entry()
+            entry = entry if entry and entry.exists() else None
+            current = self.work.current(stage.kind) if stage.kind and (to_do or entry) else None
             unused = current if current != entry else None
             planned[stage.name] = Planned(stage.name, to_do, stage.cost() if to_do else NOTHING, entry, unused)
         return list(planned.values())
-
-    def _entry(self, stage: str) -> Path | None:
-        """The entry of the cache with the result of a stage that is done; None if it is elsewhere, or not needed."""
-        found = None
-        if stage == "prepare":
-            found = self.data.folder
-        elif stage == "graph" and self.graph:
-            found = self.work.entry("graph", self._graph_key)
-        elif stage == "benchmark" and self.losses and not self.recipe.benchmark.file:
-            found = self.work.entry("benchmark", benchmark_key(for_one_process(self.recipe), self.data))
-        return found if found and found.exists() else None
 
     def run(self, names: Sequence[str] = STAGES, *, say: Say = lambda line: None) -> bool:
         """`walk`, under torchrun and srun as well: there all ranks train together, and the first does the rest.
@@ -238,17 +271,6 @@ class Pipeline:
             return False
         self.walk(names, say=say)
         return True
-
-    def _point(self, stage: str) -> None:
-        """Points the link in the work folder at the cache entry that a stage has made or found."""
-        if stage == "prepare":
-            self.work.point("prepared", self.data.folder.name)
-        elif stage == "graph" and self.graph is None:
-            self.work.remove_pointer("graph")
-        elif stage == "graph":
-            self.work.point("graph", self._graph_key)
-        elif stage == "benchmark" and self.losses and not self.recipe.benchmark.file:
-            self.work.point("benchmark", benchmark_key(for_one_process(self.recipe), self.data))
 
     def _write_settings(self) -> None:
         """Writes the settings of the run, trained now or before: those of the translation may be new."""
@@ -279,18 +301,13 @@ class Pipeline:
 
     def refuse_occupied(self, names: Sequence[str]) -> None:
         """Raises DataError if something of the user's is where these stages need a link, before any work is done."""
-        needed = {
-            "prepare": ["prepared"],
-            "graph": ["graph.json", "graph.svg"] if needs_graph(self.recipe) else [],
-            "benchmark": self._links_to_losses("train" in names),
-        }
-        pointers = {pointer for name in names for pointer in needed.get(name, ())}
-        self.work.refuse_occupied(sorted(pointers - migratable(self.work, self.recipe)))
+        links = {link for stage in self.stages(names) for link in stage.links()}
+        self.work.refuse_occupied(sorted(links - migratable(self.work, self.recipe)))
 
-    def _links_to_losses(self, trains: bool) -> list[str]:
+    def _links_to_losses(self) -> list[str]:
         """The links to L* where the recipe has it trained."""
         source = self.recipe.benchmark.source
-        if source in ("none", "file") or (trains and not self.recipe.curriculum.needs_benchmark):
+        if source in ("none", "file") or (self.trains and not self.recipe.curriculum.needs_benchmark):
             return []
         return ["benchmark.json", "runs/bitext"] if source == "bitext" else ["benchmark.json"]
 
@@ -329,6 +346,10 @@ class Pipeline:
     def has_test_sets(self) -> bool:
         """Whether any language has a test set."""
         return any("test" in sizes for sizes in self.data.sizes.values())
+
+    def _why_not_tested(self) -> str | None:
+        """Why translations and scores are left out. Before the data is prepared, there is no reason known."""
+        return "there is no test set" if self.prepared and not self.has_test_sets else None
 
     @cached_property
     def evaluation(self) -> Evaluation:
@@ -371,6 +392,8 @@ class Pipeline:
     def _write_graph(self) -> None:
         if self.graph:
             write_graph(self.work, self.graph)
+        else:
+            self.work.remove_pointer("graph")  # that of another recipe
 
     def _has_losses(self) -> bool:
         own = losses_of_run(self.folder, self.recipe) if self.trains else None
@@ -397,6 +420,17 @@ class Pipeline:
             self.say(
                 f"L* took {found.target_tokens:,} target tokens: {share} of the training's, if that takes all its steps"
             )
+
+    def _losses_entry(self) -> Path | None:
+        if not self.losses or self.recipe.benchmark.file:
+            return None
+        return self.work.entry("benchmark", benchmark_key(for_one_process(self.recipe), self.data))
+
+    def _migrate_benchmark(self) -> None:
+        """Moves L* and bitext models of version 0.1.0 into the cache."""
+        if migratable(self.work, self.recipe):
+            with self._migrating():
+                migrate_benchmark(self.work, for_one_process(self.recipe), self.data)
 
     def _benchmark_cost(self) -> Cost:
         return benchmark_cost(for_one_process(self.recipe), self.prepared)
@@ -450,7 +484,6 @@ class Pipeline:
                 self.refuse_other_settings()
                 self.refuse_impossible(trains=True)
                 self.walk(("prepare",))
-                self.refuse_other_settings()
                 self.walk(("graph", "benchmark"))
                 graph = self.graph and self.graph.to_json()
                 ranks.broadcast(json.dumps([str(self.data.folder), graph, self.losses]))
@@ -460,87 +493,3 @@ class Pipeline:
                 self.graph = LanguageGraph.from_json(graph) if graph else None
             self.train(ranks)
         return ranks.first
-
-
-NEEDS = {
-    "prepare": (),
-    "graph": ("prepare",),
-    "benchmark": ("prepare",),
-    "train": ("prepare", "benchmark"),
-    "translate": ("train",),
-    "score": ("translate",),
-    "report": ("score",),
-}
-"""The stages whose result each needs."""
-
-
-def run_folder(recipe: Recipe) -> Path:
-    """The run directory of a recipe."""
-    return Path(recipe.work) / "runs" / recipe.name
-
-
-def for_one_process(recipe: Recipe) -> Recipe:
-    """The recipe for a single process with the same updates. Bitext models are always trained in a single process."""
-    return recipe.with_training(accumulate=recipe.training.accumulate * world_size())
-
-
-def cache_keys(recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None) -> dict[str, str]:
-    """The keys in the cache of what a training is given."""
-    keys = {"prepared": prepared.folder.name}
-    keys |= {"graph": key_of(graph.to_json())} if graph else {}
-    if recipe.benchmark.source == "none":
-        return keys
-    return keys | {"benchmark": benchmark_key(for_one_process(recipe), prepared)}
-
-
-def record_inputs(
-    recipe: Recipe, prepared: Prepared, graph: LanguageGraph | None, losses: dict[str, float] | None, folder: Path
-) -> None:
-    """Writes the inputs of a training to its run directory: cache keys, and copies of graph and L* for the report.
-
-    Writes nothing if the run was started with other inputs: `train` raises an error for it.
-    """
-    if changes(folder, made_from(recipe, prepared, losses, world_size())):
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    write_config(folder, recipe, cache_keys(recipe, prepared, graph), world=world_size())
-    if graph:
-        refuse_other_graph(folder, recipe)
-        write_if_changed(folder / "graph.json", graph.to_json())
-    if losses:
-        origin = loss_origin(recipe, prepared)
-        origin.model_copy(update={"losses": losses}).write(folder / "benchmark.json")
-
-
-def loss_origin(recipe: Recipe, prepared: Prepared) -> Benchmark:
-    """The method and the cost of L*, as far as they are known, with an empty table of losses."""
-    path = recipe.benchmark.file
-    found = Benchmark.find(Path(path)) if path else None
-    if recipe.benchmark.source in ("bitext", "multilingual"):
-        found = cached(for_one_process(recipe), prepared)
-    known = {"method": found.method, "target_tokens": found.target_tokens} if found and found.method else {}
-    return Benchmark.model_validate({"losses": {}, **known})
-
-
-def train_job(job: Job) -> None:
-    """Trains a job in this process, and scores it if asked to. The stages before must be done."""
-    recipe = job.settings()
-    with WorkFolder(Path(recipe.work)).in_use():  # the command that has started the job may be gone
-        _train_job(job, recipe)
-
-
-def _train_job(job: Job, recipe: Recipe) -> None:
-    from cclm.training.session import Options, train
-
-    prepared = Prepared.open(job.data)
-    if job.only:  # a training for L*
-        only = () if job.only == ALL_TASKS else (job.only,)
-        train(recipe, prepared, None, None, job.folder, Options(only=only))
-        return
-    forks = {fork.name: fork for fork in map(read_recipe, job.forks)}
-    graph, losses = graph_of(recipe, prepared), known_losses(recipe, prepared)
-    options = Options(forks=forks, record_inputs=lambda: record_inputs(recipe, prepared, graph, losses, job.folder))
-    train(recipe, prepared, graph, losses, job.folder, options)
-    origin = origin_of(job.folder)
-    if job.scored and not (origin and origin.same):  # runs of a sweep that never diverged are scored once
-        Evaluation(job.folder).ensure_scores()

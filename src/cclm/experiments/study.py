@@ -12,8 +12,9 @@ from cclm.experiments.benchmark import as_bitext, bitext_folder, bitext_jobs, re
 from cclm.experiments.cost import benchmark_cost
 from cclm.experiments.executor import Display, Executor, Job, Remaining, processes_for, save_recipe
 from cclm.experiments.graph import refuse_other_graph
-from cclm.experiments.pipeline import Pipeline, Planned, loss_origin, run_folder
+from cclm.experiments.pipeline import Pipeline, Planned
 from cclm.experiments.study_results import Trial, outcome, results
+from cclm.experiments.train_job import loss_origin, run_folder
 from cclm.formats.log import Log
 from cclm.formats.run import CONFIG, read_settings
 from cclm.formats.study import DeclaredFile, TunedArm, TunedFile, Tuning

@@ -13,7 +13,8 @@ from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import reference_recipe
 from cclm.experiments.executor import Display, Executor, Job, Watcher, processes_for, read_recipe, save_recipe
 from cclm.experiments.graph import language_graph
-from cclm.experiments.pipeline import Pipeline, run_folder
+from cclm.experiments.pipeline import Pipeline
+from cclm.experiments.train_job import run_folder
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
 from cclm.messages import announce

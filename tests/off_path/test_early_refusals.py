@@ -149,10 +149,18 @@ def test_an_arm_that_cannot_be_trained_is_refused_before_the_study_is_declared(u
     assert not (unread / "work").exists()
 
 
-def test_doctor_says_that_training_would_refuse_the_recipe(unread: Path) -> None:
-    """With one language, the default gate has nobody to admit."""
-    told = done(unread, "doctor", "recipe.yaml", "data.low_resource=[]")
-    assert "curriculum.gate={name: all}" in told.stdout
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("data.low_resource=[]", "curriculum.gate={name: all}"),  # the default gate has nobody to admit
+        ("benchmark.file=missing.json", "benchmark.file missing.json"),
+        ("graph.file=missing.json", "graph.file missing.json"),
+    ],
+)
+def test_doctor_says_that_training_would_refuse_the_recipe(unread: Path, change: str, named: str) -> None:
+    told = done(unread, "doctor", "recipe.yaml", change)
+    assert "`cclm train` will refuse this recipe" in told.stdout
+    assert named in told.stdout
 
 
 def test_a_finished_run_needs_no_device(folder: Path) -> None:

@@ -42,15 +42,15 @@ from cclm.experiments.cost import (
     whole_training_cost,
 )
 from cclm.experiments.early_checks import (
-    read_losses,
     refuse_impossible_curriculum,
     refuse_impossible_model,
     refuse_missing_device,
-    refuse_missing_losses,
     refuse_read_only_work,
+    refuse_unusable_graph,
+    refuse_unusable_losses,
 )
 from cclm.experiments.executor import ALL_TASKS, Display, Executor, Job, Watcher, read_recipe
-from cclm.experiments.graph import given_graph, graph_of, needs_graph, refuse_other_graph, write_graph
+from cclm.experiments.graph import graph_of, needs_graph, refuse_other_graph, write_graph
 from cclm.formats.benchmark import Benchmark
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
@@ -299,11 +299,8 @@ class Pipeline:
         refuse_impossible_model(self.recipe)
         if trains:
             refuse_impossible_curriculum(self.recipe)
-            if self.recipe.graph.file:
-                given_graph(self.recipe, Path(self.recipe.graph.file))
-        if self.recipe.benchmark.file:
-            path = Path(self.recipe.benchmark.file)
-            refuse_missing_losses(path, read_losses(path), self.recipe.data)
+            refuse_unusable_graph(self.recipe)
+        refuse_unusable_losses(self.recipe)
 
     def refuse_missing_device(self) -> None:
         """Refuses a missing device, unless something was trained before: a finished run can be reported on anywhere."""

@@ -131,6 +131,19 @@ def test_a_device_that_is_not_there_is_refused_before_any_text_is_read(unread: P
     assert not (unread / "work").exists()
 
 
+@pytest.mark.parametrize(
+    "command", [["train"], ["sweep", "--threshold", "0.3", "--aggregate", "max"]], ids=lambda c: c[0]
+)
+def test_a_device_that_is_not_there_is_refused_before_other_data_is_prepared(folder: Path, command: list[str]) -> None:
+    """In a folder where something was trained before, too."""
+    done(folder, "benchmark", "recipe.yaml")
+    before = contents(folder / "work")
+    changes = ["vocabulary.pieces=80", "training.device=cuda:99"]
+    message = refused(folder, command[0], "recipe.yaml", *command[1:], *changes)
+    assert message.startswith("cclm: training.device 'cuda:99'")
+    assert contents(folder / "work") == before
+
+
 UNTRAINABLE = """version: 1
 name: small
 recipe: recipe.yaml

@@ -7,7 +7,7 @@ Each stage knows whether its result on disk is up to date, how to produce it, an
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -155,7 +155,7 @@ class Pipeline:
             self.refuse_other_settings()
         if {"benchmark", "train"} & set(names):
             self.refuse_impossible(trains="train" in names)
-            self.refuse_missing_device()
+            self.refuse_missing_device([self.folder] if "train" in names else self.work.entries("benchmark"))
             refuse_too_little_memory(self.recipe)
         self.refuse_occupied(names)
         with self.work.in_use():
@@ -302,12 +302,9 @@ class Pipeline:
             refuse_unusable_graph(self.recipe)
         refuse_unusable_losses(self.recipe)
 
-    def refuse_missing_device(self) -> None:
-        """Refuses a missing device, unless something was trained before: a finished run can be reported on anywhere."""
-        entries = Path(self.recipe.work) / "cache" / "benchmark"
-        if self._trains_elsewhere:
-            return
-        if not self.folder.exists() and not (entries.is_dir() and any(entries.iterdir())):
+    def refuse_missing_device(self, begun: Iterable[Path]) -> None:
+        """Refuses a missing device, unless one of these trainings exists: finished ones can be reported on anywhere."""
+        if not self._trains_elsewhere and not any(path.exists() for path in begun):
             refuse_missing_device(self.recipe.training.device)
 
     @property

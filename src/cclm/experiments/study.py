@@ -115,7 +115,7 @@ def run(study: Study, executor: Executor | None = None) -> Path:
     executor = executor or processes_for(study.recipe_of().training.device)
     folder = study_folder(study, study.recipe_of())
     _refuse(study)
-    Pipeline(study.recipe_of(), executor=executor).refuse_missing_device()
+    Pipeline(study.recipe_of(), executor=executor).refuse_missing_device(_begun(study, WorkFolder(folder.parents[1])))
     with Lock(folder, wait=announce), WorkFolder(folder.parents[1]).in_use():
         _declare(study, folder)
         return _run(study, executor)
@@ -230,6 +230,14 @@ def _refuse_other_declaration(study: Study, folder: Path) -> None:
         raise ConfigError(
             f"{path}: the study was declared otherwise before its runs; give it another name\n  " + "\n  ".join(changed)
         )
+
+
+def _begun(study: Study, work: WorkFolder) -> list[Path]:
+    """Where trainings of a study would be if they were begun: runs of its arms, or L* if it has no other arm."""
+    arms = [arm for arm in study.arms if arm != BITEXT]
+    names = [f"{arm}.{seed}" for arm in arms for seed in study.seeds]
+    runs = [work.path / "runs" / run for name in names for run in (name, f"{study.name}.{name}")]
+    return runs or work.entries("benchmark")
 
 
 def _refuse_other_settings(study: Study, runs: Path) -> None:

@@ -235,3 +235,25 @@ def test_settings_that_its_runs_were_not_begun_with_are_refused_before_anything_
     key, _, value = change.removeprefix("changes.").partition("=")
     assert re.search(rf"{re.escape(key)}: \d+ -> {value}", message)
     assert contents(folder / "work") == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["train", "recipe.yaml", "training.max_steps=5"], SWEEP, ["study", "mini.yaml", "changes.training.max_steps=5"]],
+    ids=lambda command: command[0],
+)
+def test_other_text_than_a_run_was_begun_with_is_refused_before_it_is_prepared(
+    folder: Path, command: list[str]
+) -> None:
+    """By the dry run as well. The message names the split; with the first text, everything is found again."""
+    (folder / "mini.yaml").write_text(STUDY)
+    done(folder, *command)
+    before, path = contents(folder / "work"), folder / "text" / "aze.train.tsv"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text + "one more house.\tbir ev daha.\n", encoding="utf-8")
+    for options in ((), ("--dry-run",)):
+        assert "was begun with other text: aze.train changed; restore it" in refused(folder, *command, *options)
+    assert contents(folder / "work") == before
+    path.write_text(text, encoding="utf-8")
+    done(folder, *command)
+    assert contents(folder / "work") == before

@@ -17,7 +17,7 @@ from cclm.experiments.cost import (
     seconds,
     whole_training_cost,
 )
-from cclm.experiments.pipeline import Pipeline, Planned
+from cclm.experiments.pipeline import Pipeline, Planned, run_folder
 from cclm.experiments.study import BEFORE
 from cclm.experiments.study import plan as plan_study
 from cclm.experiments.sweep import Aggregate, grid_recipes, is_done, refuse_impossible
@@ -145,6 +145,7 @@ def print_sweep_plan(recipe: Recipe, thresholds: Sequence[float], aggregates: Se
     pipeline, leaves = Pipeline(recipe), grid_recipes(recipe, thresholds, aggregates)
     for leaf in leaves:
         Pipeline(leaf).refuse_other_settings()
+    pipeline.refuse_other_text(map(run_folder, leaves))
     stages = pipeline.plan(BEFORE)
     done = len([leaf for leaf in leaves if pipeline.prepared and is_done(leaf, pipeline)])
     training = whole_training_cost(recipe, pipeline.prepared)

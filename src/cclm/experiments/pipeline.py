@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from cclm.atomic import write_if_changed
 from cclm.curriculum import LanguageGraph
-from cclm.data.prepare import Plan, Preparation
+from cclm.curriculum.languages import listed
+from cclm.data.prepare import Plan, Preparation, differing_text
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import WorkFolder, key_of
-from cclm.errors import DataError
+from cclm.errors import DataError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import (
     benchmark,
@@ -52,6 +53,7 @@ from cclm.experiments.early_checks import (
 from cclm.experiments.executor import ALL_TASKS, Display, Executor, Job, Watcher, read_recipe
 from cclm.experiments.graph import graph_of, needs_graph, refuse_other_graph, write_graph
 from cclm.formats.benchmark import Benchmark
+from cclm.formats.run import MADE_FROM, MadeFrom
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 from cclm.report.pages import reported, run_report
@@ -155,6 +157,7 @@ class Pipeline:
             self.refuse_other_settings()
         if {"benchmark", "train"} & set(names):
             self.refuse_impossible(trains="train" in names)
+            self.refuse_other_text([self.folder] if "train" in names else [])
             self.refuse_missing_device([self.folder] if "train" in names else self.work.entries("benchmark"))
             refuse_too_little_memory(self.recipe)
         self.refuse_occupied(names)
@@ -203,6 +206,7 @@ class Pipeline:
             self.refuse_other_settings()
         if {"benchmark", "train"} & set(names):
             self.refuse_impossible(trains=self.trains)
+            self.refuse_other_text([self.folder] if self.trains else [])
         self.refuse_occupied(names)
         planned: dict[str, Planned] = {}
         for stage in self.stages(names):
@@ -275,6 +279,17 @@ class Pipeline:
         refuse_other_settings(self.folder, self.recipe, world_size(), self.prepared, force=self.force)
         refuse_other_benchmark(self.folder, self.recipe)
         refuse_other_graph(self.folder, self.recipe)
+
+    def refuse_other_text(self, runs: Iterable[Path]) -> None:
+        """Raises TrainingError if one of these runs was begun with other text. Hashes the text, prepares nothing."""
+        for run in runs:
+            begun = MadeFrom.find(run / MADE_FROM)
+            manifest = self.work.manifest_of(begun.data) if begun and begun.data else None
+            if manifest and (changed := differing_text(manifest.made_from, self._preparation.made_from)):
+                raise TrainingError(
+                    f"{run} was begun with other text: {listed(changed)} changed; restore it, or give the run another"
+                    " name"
+                )
 
     def refuse_occupied(self, names: Sequence[str]) -> None:
         """Raises DataError if something of the user's is where these stages need a link, before any work is done."""
@@ -442,6 +457,7 @@ class Pipeline:
                 self.trains = True
                 self.refuse_other_settings()
                 self.refuse_impossible(trains=True)
+                self.refuse_other_text([self.folder])
                 self.walk(("prepare",))
                 self.refuse_other_settings()
                 self.walk(("graph", "benchmark"))

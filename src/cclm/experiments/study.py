@@ -248,6 +248,8 @@ def _refuse_other_settings(study: Study, runs: Path) -> None:
     known = set(study.arms) - {BITEXT, *study.after, *(study.tune.arms if study.tune else ())}
     trials = [(arm, seed) for seed in study.seeds for arm in study.arms if arm in known]
     refused: list[TrainingError] = []
+    pipeline = Pipeline(study.recipe_of())
+    apart = _own_recipes(study, pipeline.recipe)
     for arm, seed in trials:
         own = runs / f"{study.name}.{arm}.{seed}"
         run = own if own.exists() else runs / f"{arm}.{seed}"
@@ -257,6 +259,7 @@ def _refuse_other_settings(study: Study, runs: Path) -> None:
             refuse_other_settings(run, study.recipe_of(arm, seed))
             refuse_other_benchmark(run, study.recipe_of(arm, seed), in_study=True)
             refuse_other_graph(run, study.recipe_of(arm, seed))
+            pipeline.refuse_other_text([] if arm in apart else [run])
         except TrainingError as error:
             refused.append(error)
     if refused and len(refused) == len(trials):

@@ -212,12 +212,23 @@ class Pipeline:
         for stage in self.stages(names):
             waits = any(planned[name].to_do for name in NEEDS[stage.name] if name in planned)
             impossible = stage.name in ("translate", "score") and self.prepared and not self.has_test_sets
-            to_do = not impossible and (waits or not stage.is_done())
+            to_do = not impossible and (waits or not stage.is_done()) and stage.name not in self._needless
             entry = None if to_do else self._entry(stage.name)
             current = self.work.current(KINDS[stage.name]) if stage.name in KINDS and (to_do or entry) else None
             unused = current if current != entry else None
             planned[stage.name] = Planned(stage.name, to_do, stage.cost() if to_do else NOTHING, entry, unused)
         return list(planned.values())
+
+    @property
+    def _needless(self) -> set[str]:
+        """The stages whose result nothing asks for: `walk` skips them."""
+        graph = set() if needs_graph(self.recipe) else {"graph"}
+        return graph | ({"benchmark"} if self._trains_without_losses else set())
+
+    @property
+    def _trains_without_losses(self) -> bool:
+        """Whether the curriculum does not need L*: it is used if it is cached, but not trained."""
+        return self.trains and not self.recipe.curriculum.needs_benchmark
 
     def _entry(self, stage: str) -> Path | None:
         """The entry of the cache with the result of a stage that is done; None if it is elsewhere, or not needed."""
@@ -370,7 +381,7 @@ class Pipeline:
     def _has_graph(self) -> bool:
         self.graph = graph_of(self.recipe, self.data)
         if self.graph is None:
-            return self.work.current("graph") is None
+            return True
         for path in (self.work.entry("graph", self._graph_key) / "graph.json", self.recipe.graph_file):
             if path.is_file() and path.read_bytes() == self.graph.to_json().encode():
                 return True
@@ -383,10 +394,10 @@ class Pipeline:
     def _has_losses(self) -> bool:
         own = begun_with(self.folder, self.recipe) if self.trains else None
         self.losses = own or known_losses(for_one_process(self.recipe), self.data, self.say)
-        if self.trains and not self.recipe.curriculum.needs_benchmark:
+        if self._trains_without_losses:
             if begun_without_losses(self.folder):
                 self.losses = None
-            return True  # this curriculum does not need L*: use it if it is cached, but do not train it
+            return True
         return self.losses is not None or self.recipe.benchmark.source == "none"
 
     def _benchmark(self) -> None:

@@ -42,6 +42,16 @@ def one_side(pairs: Pairs, side: int) -> str:
     return "".join(f"{pair[side]}\n" for pair in pairs)
 
 
+def write_archive(path: Path, corpus: str, pairs: Pairs) -> None:
+    """An archive of OPUS: the two sides, whose names end with their languages, and files that all archives have."""
+    with zipfile.ZipFile(path, "w") as archive:
+        first, second = corpus.partition(".")[2].split("-")
+        for code in (first, second):
+            archive.writestr(f"{corpus}.{code}", one_side(pairs, 0 if code == "en" else 1))
+        archive.writestr("README", "")
+        archive.writestr("LICENSE", "")
+
+
 def shell(folder: Path, commands: str) -> None:
     subprocess.run(["bash", "-e", "-c", commands], cwd=folder, check=True)
 
@@ -69,19 +79,16 @@ def test_the_first_recipe_and_its_commands(tmp_path: Path, text: dict[tuple[str,
 
 
 def test_archives_of_opus_become_a_recipe(tmp_path: Path, text: dict[tuple[str, str], Pairs]) -> None:
-    """As OPUS names them; the text has one line for each filter that needs no language identification."""
+    """As OPUS and opus_get name them; the text has one line for each filter that needs no language identification."""
     for lang, code in CODES.items():
         pairs = text[lang, "train"]
         if lang == "tur":
             same, long = ("It is the same here.",) * 2, ("Here.", "Bu satır buraya ait değil, çok uzun. " * 5)
             pairs = [*pairs, pairs[0], same, long]
         both = "-".join(sorted(("en", code)))
-        with zipfile.ZipFile(tmp_path / f"{both}.txt.zip", "w") as archive:
-            for side, name in enumerate(("en", code)):
-                archive.writestr(f"OpenSubtitles.{both}.{name}", one_side(pairs, side))
-            archive.writestr("README", "")
-            archive.writestr("LICENSE", "")
-    shell(tmp_path, block("", "unzip"))
+        write_archive(tmp_path / f"{both}.txt.zip", f"OpenSubtitles.{both}", pairs[:100])
+        write_archive(tmp_path / f"WikiMatrix_latest_moses_{both}.txt.zip", f"WikiMatrix.{both}", pairs[100:])
+    shell(tmp_path, block("", "for lang in"))
     (tmp_path / "mine.yaml").write_text(HEAD + block("yaml", "path: opus"))
     small = "data.cut={dev: 20, test: 20}"
     assert_done(cclm("doctor", "mine.yaml", small, folder=tmp_path))
@@ -96,15 +103,18 @@ def test_archives_of_opus_become_a_recipe(tmp_path: Path, text: dict[tuple[str, 
 
 
 def test_folders_of_tatoeba_become_a_recipe(tmp_path: Path, text: dict[tuple[str, str], Pairs]) -> None:
+    """The codes of a pair are sorted, and the first one is that of the source."""
     for lang in ("tur", "aze"):
-        folder = tmp_path / f"eng-{lang}"
+        both = sorted(("eng", lang))
+        folder = tmp_path / "-".join(both)
         folder.mkdir()
-        for side, name in enumerate(("src", "trg")):
+        for code, name in zip(both, ("src", "trg"), strict=True):
+            side = 0 if code == "eng" else 1
             lines = one_side(text[lang, "train"], side).encode()
             (folder / f"train.{name}.gz").write_bytes(gzip.compress(lines))
             for split in ("dev", "test"):
                 (folder / f"{split}.{name}").write_text(one_side(text[lang, split], side), encoding="utf-8")
-    shell(tmp_path, block("", "paste"))
+    shell(tmp_path, block("", "for pair in"))
     (tmp_path / "mine.yaml").write_text(HEAD + block("yaml", "path: tatoeba"))
     assert_done(cclm("doctor", "mine.yaml", folder=tmp_path))
     counts = prepared(tmp_path)

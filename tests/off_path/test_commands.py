@@ -206,6 +206,22 @@ def test_completion_for_a_shell_is_printed(tmp_path: Path, shell: str) -> None:
     assert "_CCLM_COMPLETE" in told.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["be"], ["benchmark"]),
+        (["s"], ["score", "serve", "simulate", "study", "sweep"]),
+        (["train", "recipe.yaml", "--dry"], ["--dry-run"]),
+    ],
+    ids=lambda words: words[-1],
+)
+def test_commands_and_options_are_completed(tmp_path: Path, words: list[str], offered: list[str]) -> None:
+    """As bash asks for it when the tabulator key is hit."""
+    asked = {"_CCLM_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["cclm", *words]), "COMP_CWORD": str(len(words))}
+    told = done(tmp_path, environment=asked).stdout
+    assert [line.removeprefix("plain,") for line in told.splitlines()] == offered
+
+
 @pytest.mark.parametrize("name", ["BatchSampler", "IndexSampler"])
 def test_the_samplers_are_public(name: str) -> None:
     """Importable from the package itself, without torch."""

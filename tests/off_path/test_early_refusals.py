@@ -131,6 +131,19 @@ def test_a_device_that_is_not_there_is_refused_before_any_text_is_read(unread: P
     assert not (unread / "work").exists()
 
 
+@pytest.mark.parametrize(
+    "command", [["train"], ["sweep", "--threshold", "0.3", "--aggregate", "max"]], ids=lambda c: c[0]
+)
+def test_a_device_that_is_not_there_is_refused_before_other_data_is_prepared(folder: Path, command: list[str]) -> None:
+    """In a folder where something was trained before, too."""
+    done(folder, "benchmark", "recipe.yaml")
+    before = contents(folder / "work")
+    changes = ["vocabulary.pieces=80", "training.device=cuda:99"]
+    message = refused(folder, command[0], "recipe.yaml", *command[1:], *changes)
+    assert message.startswith("cclm: training.device 'cuda:99'")
+    assert contents(folder / "work") == before
+
+
 UNTRAINABLE = """version: 1
 name: small
 recipe: recipe.yaml
@@ -149,10 +162,18 @@ def test_an_arm_that_cannot_be_trained_is_refused_before_the_study_is_declared(u
     assert not (unread / "work").exists()
 
 
-def test_doctor_says_that_training_would_refuse_the_recipe(unread: Path) -> None:
-    """With one language, the default gate has nobody to admit."""
-    told = done(unread, "doctor", "recipe.yaml", "data.low_resource=[]")
-    assert "curriculum.gate={name: all}" in told.stdout
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("data.low_resource=[]", "curriculum.gate={name: all}"),  # the default gate has nobody to admit
+        ("benchmark.file=missing.json", "benchmark.file missing.json"),
+        ("graph.file=missing.json", "graph.file missing.json"),
+    ],
+)
+def test_doctor_says_that_training_would_refuse_the_recipe(unread: Path, change: str, named: str) -> None:
+    told = done(unread, "doctor", "recipe.yaml", change)
+    assert "`cclm train` will refuse this recipe" in told.stdout
+    assert named in told.stdout
 
 
 def test_a_finished_run_needs_no_device(folder: Path) -> None:
@@ -213,4 +234,26 @@ def test_settings_that_its_runs_were_not_begun_with_are_refused_before_anything_
     message = refused(folder, *command, change)
     key, _, value = change.removeprefix("changes.").partition("=")
     assert re.search(rf"{re.escape(key)}: \d+ -> {value}", message)
+    assert contents(folder / "work") == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["train", "recipe.yaml", "training.max_steps=5"], SWEEP, ["study", "mini.yaml", "changes.training.max_steps=5"]],
+    ids=lambda command: command[0],
+)
+def test_other_text_than_a_run_was_begun_with_is_refused_before_it_is_prepared(
+    folder: Path, command: list[str]
+) -> None:
+    """By the dry run as well. The message names the split; with the first text, everything is found again."""
+    (folder / "mini.yaml").write_text(STUDY)
+    done(folder, *command)
+    before, path = contents(folder / "work"), folder / "text" / "aze.train.tsv"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text + "one more house.\tbir ev daha.\n", encoding="utf-8")
+    for options in ((), ("--dry-run",)):
+        assert "was begun with other text: aze.train changed; restore it" in refused(folder, *command, *options)
+    assert contents(folder / "work") == before
+    path.write_text(text, encoding="utf-8")
+    done(folder, *command)
     assert contents(folder / "work") == before

@@ -61,6 +61,7 @@ def test_a_single_language_goes_from_doctor_to_report(tmp_path: Path) -> None:
     write_text(tmp_path, ("tur",))
     write_recipe(tmp_path, (LANGUAGES, "high_resource: [tur], low_resource: []"), ("{threshold: 0.3}", "{name: all}"))
     done(tmp_path, "doctor", "recipe.yaml")
+    assert "graph      nothing to do\n" in done(tmp_path, "run", "recipe.yaml", "--dry-run").stdout
     done(tmp_path, "run", "recipe.yaml")
     assert (tmp_path / "work/runs/small/report.html").is_file()
 

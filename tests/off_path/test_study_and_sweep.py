@@ -76,6 +76,16 @@ def test_a_sweep_goes_on_after_its_runs_were_extended(folder: Path) -> None:
     assert leaf["steps"] == 10
 
 
+def test_a_sweep_goes_on_after_a_shorter_benchmark(folder: Path) -> None:
+    """The bitext models of the shorter one stay as they are, and their ends are no ends of those of the longer one."""
+    done(folder, "benchmark", "recipe.yaml", "benchmark.max_steps=2")
+    before = contents(folder / "work" / "cache" / "benchmark")
+    gate = ["--threshold", "0.3", "--aggregate", "max"]
+    done(folder, "sweep", "recipe.yaml", "benchmark.max_steps=4", "training.max_steps=5", *gate)
+    after = contents(folder / "work" / "cache" / "benchmark")
+    assert {path: after.get(path) for path in before} == before
+
+
 def test_a_study_goes_on_after_its_runs_were_extended(finished: Path) -> None:
     """More steps for every trial: the same command trains the rest of them."""
     done(finished, "study", "mini.yaml", "changes.training.max_steps=10")
@@ -169,9 +179,10 @@ def test_a_finished_study_done_again_changes_nothing(finished: Path) -> None:
     ids=["study", "sweep", "study-multilingual", "sweep-multilingual"],
 )  # fmt: skip
 def test_a_study_and_a_sweep_have_a_dry_run(folder: Path, command: list[str], losses: str) -> None:
-    """How many trainings, steps and tokens it would take, and what of that is for L*; nothing is made."""
+    """How many trainings, steps, tokens and how long it would take, and what of that is for L*; nothing is made."""
     before = contents(folder)
     told = done(folder, *command, "--dry-run").stdout
+    assert re.search(r"^time +about \d+ \w+ at most", told, re.MULTILINE)
     assert re.search(r"\b(4|12) (trainings|trials|runs)\b", told)
     assert f"benchmark  {losses}" in told
     assert contents(folder) == before

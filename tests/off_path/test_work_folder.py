@@ -6,7 +6,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-from off_path.cli import cclm, contents, copy_of, done, finish, lost, start, start_warm, trainings, wait_for, write_text
+from off_path.cli import (
+    STATIC,
+    cclm,
+    contents,
+    copy_of,
+    done,
+    finish,
+    lost,
+    start,
+    start_warm,
+    trainings,
+    wait_for,
+    write_text,
+)
 
 from cclm.data.prepared import Prepared
 from cclm.experiments.benchmark import _fingerprint
@@ -314,6 +327,28 @@ def test_a_dry_run_of_prepare_says_that_the_data_there_are_no_longer_used(folder
     """`cclm prepare --dry-run` with other pieces: made anew beside what is there, which is kept."""
     told = done(folder, "prepare", "recipe.yaml", "vocabulary.pieces=80", "--dry-run").stdout
     assert "no longer used" in told
+
+
+CHANGES: list[tuple[str, ...]] = [
+    (),
+    ("translation.beam=2",),
+    ("training.max_steps=15",),
+    ("name=other",),
+    ("name=other", "graph.k=5"),
+    ("name=other", "vocabulary.pieces=80"),
+    ("name=other", "benchmark.max_steps=5"),
+    ("name=other", "data.high_resource=[tur, por]"),
+    ("name=other", "vocabulary.pieces=80", *STATIC),
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids="-".join)
+def test_a_dry_run_names_the_stages_that_are_then_run(folder: Path, changes: tuple[str, ...]) -> None:
+    """No other stage is run, and each of these is; but a graph of other data may turn out to be the same."""
+    planned = json.loads(done(folder, "run", "recipe.yaml", *changes, "--dry-run", "--json").stdout)["stages"]
+    told = done(folder, "run", "recipe.yaml", *changes).stderr
+    made, to_do = set(re.findall(r"^(\w+) +done in", told, re.MULTILINE)), {s["stage"] for s in planned if s["to_do"]}
+    assert to_do - {"graph"} <= made <= to_do
 
 
 @pytest.fixture

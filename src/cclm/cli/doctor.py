@@ -11,7 +11,12 @@ from rich.text import Text
 from cclm.data.doctor import Diagnosis, Problem, Row, diagnose
 from cclm.data.model_tokenizer import Code
 from cclm.errors import ConfigError, DataError
-from cclm.experiments.early_checks import refuse_impossible_curriculum, refuse_impossible_model
+from cclm.experiments.early_checks import (
+    refuse_impossible_curriculum,
+    refuse_impossible_model,
+    refuse_unusable_graph,
+    refuse_unusable_losses,
+)
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
 from cclm.text_table import text_table
@@ -45,10 +50,11 @@ def run(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> bool:
 def _refusals(recipe: Recipe) -> list[Problem]:
     """Settings that training would refuse: the text can be prepared with them."""
     found = []
-    try:
-        refuse_impossible_curriculum(recipe)
-    except ConfigError as error:
-        found.append(Problem("warning", f"`cclm train` will refuse this recipe: {error}"))
+    for check in (refuse_impossible_curriculum, refuse_unusable_graph, refuse_unusable_losses):
+        try:
+            check(recipe)
+        except ConfigError as error:
+            found.append(Problem("warning", f"`cclm train` will refuse this recipe: {error}"))
     try:
         refuse_impossible_model(recipe)
     except (ConfigError, DataError) as error:

@@ -21,6 +21,7 @@ from cclm.experiments.pipeline import Pipeline, Planned
 from cclm.experiments.study import BEFORE
 from cclm.experiments.study import plan as plan_study
 from cclm.experiments.sweep import Aggregate, grid_recipes, is_done, refuse_impossible
+from cclm.experiments.train_job import run_folder
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, steps_to_come
 from cclm.training.console import duration
@@ -145,6 +146,7 @@ def print_sweep_plan(recipe: Recipe, thresholds: Sequence[float], aggregates: Se
     pipeline, leaves = Pipeline(recipe), grid_recipes(recipe, thresholds, aggregates)
     for leaf in leaves:
         Pipeline(leaf).refuse_other_settings()
+    pipeline.refuse_other_text(map(run_folder, leaves))
     stages = pipeline.plan(BEFORE)
     done = len([leaf for leaf in leaves if pipeline.prepared and is_done(leaf, pipeline)])
     training = whole_training_cost(recipe, pipeline.prepared)

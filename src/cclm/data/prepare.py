@@ -134,6 +134,16 @@ def prepare(
     return existing or preparation.make(workers=workers, progress=progress)
 
 
+def differing_text(before: MadeFrom, now: MadeFrom) -> list[str]:
+    """The input files that differ, by their use (`aze.train`), and the versions that do; none for other settings."""
+    if before.settings != now.settings:
+        return []
+    uses = sorted(before.inputs.keys() | now.inputs.keys())
+    changed = [use for use in uses if before.inputs.get(use) != now.inputs.get(use)]
+    versions = {name: (getattr(before, name), getattr(now, name)) for name in ("path", "cclm", "sentencepiece")}
+    return changed + [f"{name} ({old} -> {new})" for name, (old, new) in versions.items() if old != new]
+
+
 def _is_prepared(folder: Path) -> bool:
     """Whether the folder is prepared data, judged by its manifest alone: it may be damaged or of another version."""
     try:

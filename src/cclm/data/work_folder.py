@@ -176,10 +176,19 @@ class WorkFolder:
 
     def prepared_of(self, fingerprint: str) -> Prepared | None:
         """The prepared data with this fingerprint, current or not."""
+        folder = self._folder_of(fingerprint)
+        return Prepared.open(folder, verify=False) if folder else None
+
+    def manifest_of(self, fingerprint: str) -> Manifest | None:
+        """The manifest of the prepared data with this fingerprint, current or not."""
+        folder = self._folder_of(fingerprint)
+        return Manifest.find(folder / "manifest.json") if folder else None
+
+    def _folder_of(self, fingerprint: str) -> Path | None:
         for folder in [self.path / "prepared", *self.entries("prepared")]:
             manifest = Manifest.find(folder / "manifest.json")
             if manifest and manifest.fingerprint == fingerprint:
-                return Prepared.open(folder, verify=False)
+                return folder
         return None
 
     def data_of_run(self, run: Path, fingerprint: str | None) -> Prepared:

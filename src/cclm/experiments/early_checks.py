@@ -7,6 +7,7 @@ from pathlib import Path
 from cclm.curriculum import LanguageGraph
 from cclm.data.pretrained import find_pretrained
 from cclm.errors import ConfigError, DataError
+from cclm.formats.base import read_regular
 from cclm.formats.benchmark import Benchmark
 from cclm.recipe.schema import DataSection, Recipe
 
@@ -72,12 +73,40 @@ def refuse_missing_losses(path: Path, losses: Benchmark, data: DataSection) -> N
         raise ConfigError(f"benchmark.file {path}: no loss for {', '.join(missing)}; it has {there}")
 
 
+def refuse_unusable_losses(recipe: Recipe) -> None:
+    """Refuses a `benchmark.file` that cannot be read, or lacks a task."""
+    if recipe.benchmark.file:
+        path = Path(recipe.benchmark.file)
+        refuse_missing_losses(path, read_losses(path), recipe.data)
+
+
+def refuse_unusable_graph(recipe: Recipe) -> None:
+    """Refuses a `graph.file` that cannot be read, or is of other languages."""
+    if recipe.graph.file:
+        given_graph(recipe, Path(recipe.graph.file))
+
+
 def read_losses(path: Path) -> Benchmark:
     """The user's table of reference losses."""
     try:
         return Benchmark.read(path)
     except DataError as error:
         raise ConfigError(f"benchmark.file {error}") from None
+
+
+def given_graph(recipe: Recipe, path: Path) -> LanguageGraph:
+    """The graph in the user's file, which must be of the languages of the recipe."""
+    try:
+        graph = LanguageGraph.from_json(read_regular(path).decode())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"graph.file {path}: {getattr(error, 'strerror', None) or error}") from None
+    for side in ("high_resource", "low_resource"):
+        theirs, ours = set(getattr(graph, side)), set(getattr(recipe.data, side))
+        if theirs != ours:
+            raise ConfigError(
+                f"graph.file {path}: {side} is {', '.join(sorted(theirs))}, in the recipe {', '.join(sorted(ours))}"
+            )
+    return graph
 
 
 def refuse_missing_device(name: str) -> None:

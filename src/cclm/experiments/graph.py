@@ -7,6 +7,7 @@ from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import WorkFolder, key_of
 from cclm.errors import ConfigError, DataError, TrainingError
+from cclm.experiments.early_checks import given_graph
 from cclm.formats.base import read_regular
 from cclm.formats.run import MADE_FROM
 from cclm.recipe.schema import Recipe
@@ -36,21 +37,6 @@ def language_graph(recipe: Recipe, prepared: Prepared | None) -> LanguageGraph:
         )
     except ValueError as error:
         raise ConfigError(f"language graph: {error}") from None
-
-
-def given_graph(recipe: Recipe, path: Path) -> LanguageGraph:
-    """The graph in the user's file, which must be of the languages of the recipe."""
-    try:
-        graph = LanguageGraph.from_json(read_regular(path).decode())
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"graph.file {path}: {getattr(error, 'strerror', None) or error}") from None
-    for side in ("high_resource", "low_resource"):
-        theirs, ours = set(getattr(graph, side)), set(getattr(recipe.data, side))
-        if theirs != ours:
-            raise ConfigError(
-                f"graph.file {path}: {side} is {', '.join(sorted(theirs))}, in the recipe {', '.join(sorted(ours))}"
-            )
-    return graph
 
 
 def refuse_other_graph(folder: Path, recipe: Recipe) -> None:

@@ -7,7 +7,7 @@ Each stage knows whether its result on disk is up to date, how to produce it, an
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cclm.curriculum import LanguageGraph
-from cclm.data.prepare import Plan, Preparation
+from cclm.curriculum.languages import listed
+from cclm.data.prepare import Plan, Preparation, differing_text
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import WorkFolder, key_of
-from cclm.errors import DataError
+from cclm.errors import DataError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import (
     benchmark,
@@ -41,16 +42,17 @@ from cclm.experiments.cost import (
     whole_training_cost,
 )
 from cclm.experiments.early_checks import (
-    read_losses,
     refuse_impossible_curriculum,
     refuse_impossible_model,
     refuse_missing_device,
-    refuse_missing_losses,
     refuse_read_only_work,
+    refuse_unusable_graph,
+    refuse_unusable_losses,
 )
 from cclm.experiments.executor import Display, Executor, Watcher
-from cclm.experiments.graph import given_graph, graph_of, needs_graph, refuse_other_graph, write_graph
+from cclm.experiments.graph import graph_of, needs_graph, refuse_other_graph, write_graph
 from cclm.experiments.train_job import cache_keys, for_one_process, record_inputs, run_folder
+from cclm.formats.run import MADE_FROM, MadeFrom
 from cclm.messages import Say, announce
 from cclm.progress_bar import shown
 from cclm.recipe.schema import Recipe
@@ -94,6 +96,8 @@ class Stage:
     """Called before it is looked at whether it is done."""
     impossible: Callable[[], str | None] = lambda: None
     """Why it is left out, if it is."""
+    is_needed: Callable[[], bool] = lambda: True
+    """Whether anything asks for its result."""
     why_done: Callable[[], str] = lambda: "nothing has changed"
 
 
@@ -160,6 +164,7 @@ class Pipeline:
                 kind="graph",
                 entry=lambda: self.work.entry("graph", self._graph_key) if self.graph else None,
                 links=lambda: ["graph.json", "graph.svg"] if needs_graph(self.recipe) else [],
+                is_needed=lambda: needs_graph(self.recipe),
                 why_done=lambda: "nothing has changed" if self.graph else "not needed",
             ),
             Stage(
@@ -171,6 +176,7 @@ class Pipeline:
                 kind="benchmark",
                 entry=self._losses_entry,
                 links=self._links_to_losses,
+                is_needed=lambda: not self._trains_without_losses,
                 before=self._migrate_benchmark,
             ),
             Stage("train", ("prepare", "benchmark"), self._is_trained, self.train, self._training_cost),
@@ -204,7 +210,8 @@ class Pipeline:
             self.refuse_other_settings()
         if {"benchmark", "train"} & set(names):
             self.refuse_impossible(trains="train" in names)
-            self.refuse_missing_device()
+            self.refuse_other_text([self.folder] if "train" in names else [])
+            self.refuse_missing_device([self.folder] if "train" in names else self.work.entries("benchmark"))
             refuse_too_little_memory(self.recipe)
         self.refuse_occupied(names)
         with self.work.in_use():
@@ -248,17 +255,23 @@ class Pipeline:
             self.refuse_other_settings()
         if {"benchmark", "train"} & set(names):
             self.refuse_impossible(trains=self.trains)
+            self.refuse_other_text([self.folder] if self.trains else [])
         self.refuse_occupied(names)
         planned: dict[str, Planned] = {}
         for stage in self.stages(names):
             waits = any(planned[name].to_do for name in stage.needs if name in planned)
-            to_do = not stage.impossible() and (waits or not stage.is_done())
+            to_do = not stage.impossible() and (waits or not stage.is_done()) and stage.is_needed()
             entry = None if to_do else stage.entry()
             entry = entry if entry and entry.exists() else None
             current = self.work.current(stage.kind) if stage.kind and (to_do or entry) else None
             unused = current if current != entry else None
             planned[stage.name] = Planned(stage.name, to_do, stage.cost() if to_do else NOTHING, entry, unused)
         return list(planned.values())
+
+    @property
+    def _trains_without_losses(self) -> bool:
+        """Whether the curriculum does not need L*: it is used if it is cached, but not trained."""
+        return self.trains and not self.recipe.curriculum.needs_benchmark
 
     def run(self, names: Sequence[str] = STAGES, *, say: Say = lambda line: None) -> bool:
         """`walk`, under torchrun and srun as well: there all ranks train together, and the first does the rest.
@@ -299,6 +312,17 @@ class Pipeline:
         refuse_other_benchmark(self.folder, self.recipe)
         refuse_other_graph(self.folder, self.recipe)
 
+    def refuse_other_text(self, runs: Iterable[Path]) -> None:
+        """Raises TrainingError if one of these runs was begun with other text. Hashes the text, prepares nothing."""
+        for run in runs:
+            begun = MadeFrom.find(run / MADE_FROM)
+            manifest = self.work.manifest_of(begun.data) if begun and begun.data else None
+            if manifest and (changed := differing_text(manifest.made_from, self._preparation.made_from)):
+                raise TrainingError(
+                    f"{run} was begun with other text: {listed(changed)} changed; restore it, or give the run another"
+                    " name"
+                )
+
     def refuse_occupied(self, names: Sequence[str]) -> None:
         """Raises DataError if something of the user's is where these stages need a link, before any work is done."""
         links = {link for stage in self.stages(names) for link in stage.links()}
@@ -307,7 +331,7 @@ class Pipeline:
     def _links_to_losses(self) -> list[str]:
         """The links to L* where the recipe has it trained."""
         source = self.recipe.benchmark.source
-        if source in ("none", "file") or (self.trains and not self.recipe.curriculum.needs_benchmark):
+        if source in ("none", "file") or self._trains_without_losses:
             return []
         return ["benchmark.json", "runs/bitext"] if source == "bitext" else ["benchmark.json"]
 
@@ -317,18 +341,12 @@ class Pipeline:
         refuse_impossible_model(self.recipe)
         if trains:
             refuse_impossible_curriculum(self.recipe)
-            if self.recipe.graph.file:
-                given_graph(self.recipe, Path(self.recipe.graph.file))
-        if self.recipe.benchmark.file:
-            path = Path(self.recipe.benchmark.file)
-            refuse_missing_losses(path, read_losses(path), self.recipe.data)
+            refuse_unusable_graph(self.recipe)
+        refuse_unusable_losses(self.recipe)
 
-    def refuse_missing_device(self) -> None:
-        """Refuses a missing device, unless something was trained before: a finished run can be reported on anywhere."""
-        entries = Path(self.recipe.work) / "cache" / "benchmark"
-        if self._trains_elsewhere:
-            return
-        if not self.folder.exists() and not (entries.is_dir() and any(entries.iterdir())):
+    def refuse_missing_device(self, begun: Iterable[Path]) -> None:
+        """Refuses a missing device, unless one of these trainings exists: finished ones can be reported on anywhere."""
+        if not self._trains_elsewhere and not any(path.exists() for path in begun):
             refuse_missing_device(self.recipe.training.device)
 
     @property
@@ -383,7 +401,7 @@ class Pipeline:
     def _has_graph(self) -> bool:
         self.graph = graph_of(self.recipe, self.data)
         if self.graph is None:
-            return self.work.current("graph") is None
+            return True
         for path in (self.work.entry("graph", self._graph_key) / "graph.json", self.recipe.graph_file):
             if path.is_file() and path.read_bytes() == self.graph.to_json().encode():
                 return True
@@ -398,10 +416,10 @@ class Pipeline:
     def _has_losses(self) -> bool:
         own = losses_of_run(self.folder, self.recipe) if self.trains else None
         self.losses = own or known_losses(for_one_process(self.recipe), self.data, self.say)
-        if self.trains and not self.recipe.curriculum.needs_benchmark:
+        if self._trains_without_losses:
             if was_begun_without_losses(self.folder):
                 self.losses = None
-            return True  # this curriculum does not need L*: use it if it is cached, but do not train it
+            return True
         return self.losses is not None or self.recipe.benchmark.source == "none"
 
     def _benchmark(self) -> None:
@@ -483,6 +501,7 @@ class Pipeline:
                 self.trains = True
                 self.refuse_other_settings()
                 self.refuse_impossible(trains=True)
+                self.refuse_other_text([self.folder])
                 self.walk(("prepare",))
                 self.walk(("graph", "benchmark"))
                 graph = self.graph and self.graph.to_json()

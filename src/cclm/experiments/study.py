@@ -116,7 +116,7 @@ def run(study: Study, executor: Executor | None = None) -> Path:
     executor = executor or processes_for(study.recipe_of().training.device)
     folder = study_folder(study, study.recipe_of())
     _refuse(study)
-    Pipeline(study.recipe_of(), executor=executor).refuse_missing_device()
+    Pipeline(study.recipe_of(), executor=executor).refuse_missing_device(_begun(study, WorkFolder(folder.parents[1])))
     with Lock(folder, wait=announce), WorkFolder(folder.parents[1]).in_use():
         _declare(study, folder)
         return _run(study, executor)
@@ -234,6 +234,14 @@ def _refuse_other_declaration(study: Study, folder: Path) -> None:
         )
 
 
+def _begun(study: Study, work: WorkFolder) -> list[Path]:
+    """Where trainings of a study would be if they were begun: runs of its arms, or L* if it has no other arm."""
+    arms = [arm for arm in study.arms if arm != BITEXT]
+    names = [f"{arm}.{seed}" for arm in arms for seed in study.seeds]
+    runs = [work.path / "runs" / run for name in names for run in (name, f"{study.name}.{name}")]
+    return runs or work.entries("benchmark")
+
+
 def _refuse_other_settings(study: Study, runs: Path) -> None:
     """Raises TrainingError if all runs of the study were started with other settings, before any work is done.
 
@@ -242,6 +250,8 @@ def _refuse_other_settings(study: Study, runs: Path) -> None:
     known = set(study.arms) - {BITEXT, *study.after, *(study.tune.arms if study.tune else ())}
     trials = [(arm, seed) for seed in study.seeds for arm in study.arms if arm in known]
     refused: list[TrainingError] = []
+    pipeline = Pipeline(study.recipe_of())
+    apart = _own_recipes(study, pipeline.recipe)
     for arm, seed in trials:
         own = runs / f"{study.name}.{arm}.{seed}"
         run = own if own.exists() else runs / f"{arm}.{seed}"
@@ -251,6 +261,7 @@ def _refuse_other_settings(study: Study, runs: Path) -> None:
             refuse_other_settings(run, study.recipe_of(arm, seed))
             refuse_other_benchmark(run, study.recipe_of(arm, seed), in_study=True)
             refuse_other_graph(run, study.recipe_of(arm, seed))
+            pipeline.refuse_other_text([] if arm in apart else [run])
         except TrainingError as error:
             refused.append(error)
     if refused and len(refused) == len(trials):

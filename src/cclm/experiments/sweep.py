@@ -87,9 +87,11 @@ def sweep(
     beside = _rival(rival) if rival else None
     executor = executor or processes_for(recipe.training.device)
     refuse_impossible(recipe)
-    Pipeline(recipe, executor=executor).refuse_missing_device()
-    for each in grid_recipes(recipe, thresholds, aggregates):
+    grid = grid_recipes(recipe, thresholds, aggregates)
+    Pipeline(recipe, executor=executor).refuse_missing_device(map(run_folder, grid))
+    for each in grid:
         Pipeline(each).refuse_other_settings()  # before anything is made for them
+    Pipeline(recipe).refuse_other_text(map(run_folder, grid))
     Pipeline(recipe).refuse_occupied(("prepare", "graph", "benchmark"))
     with Lock(sweep_folder(recipe), wait=announce), WorkFolder(Path(recipe.work)).in_use():
         return _sweep(recipe, thresholds, aggregates, executor, beside)

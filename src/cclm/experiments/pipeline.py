@@ -62,6 +62,7 @@ from cclm.training.provenance import (
     changes,
     is_finished,
     made_from,
+    refuse_lost_settings,
     refuse_other_benchmark,
     refuse_other_settings,
     with_total_of,
@@ -500,6 +501,7 @@ def describe(
 
     Writes nothing if the run was started with other inputs: `train` raises an error for it.
     """
+    refuse_lost_settings(folder)
     if changes(folder, made_from(recipe, prepared, losses, world_size())):
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cclm.atomic import write_if_changed
+from cclm.atomic import refuse_foreign_files, write_if_changed
 from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
@@ -27,6 +27,8 @@ from cclm.training.run_inputs import origin_of
 Aggregate = Literal["max", "avg"]
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 AGGREGATES: tuple[Aggregate, ...] = ("max", "avg")
+WRITTEN = ("report.html", "report.md", "figure-2.svg")
+"""What a sweep has only after its sweep.json."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ def sweep(
 
 
 def refuse_impossible(recipe: Recipe) -> None:
-    """Raises an error if the leaves of a sweep cannot be trained. Reads no text."""
+    """Raises an error if the leaves of a sweep cannot be trained, or its folder has files of a user. Reads no text."""
+    refuse_foreign_files(sweep_folder(recipe), WRITTEN, "sweep.json")
     gate = CompetenceSection(name="competence")  # of every leaf, whatever the recipe has
     curriculum = recipe.curriculum.model_copy(update={"gate": gate})
     Pipeline(recipe.model_copy(update={"curriculum": curriculum})).refuse_impossible(trains=True)

@@ -1,0 +1,74 @@
+"""Files of a user's where cclm writes: in the folder of a run, a study or a sweep."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from command import assert_done, assert_refused, cclm, listing
+
+pytestmark = pytest.mark.slow
+STUDY = "version: 1\nname: one\nrecipe: recipe.yaml\nseeds: [1]\narms: {ccl-m: {}}\n"
+TINY = ("training.max_steps=2", "training.validate_every=2")
+OF_NO_RUN = "exists in a folder that is no run of cclm (it has no made_from.json); nothing was changed: move it"
+
+
+def mine(place: Path, content: str = "mine: 1\n") -> Path:
+    """A file that the user has written."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(content)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("train", "log.jsonl"), ("sweep", "log.jsonl"), ("run", "config.yaml"), ("train", "environment.json"),
+     ("run", "report.html")],
+)  # fmt: skip
+def test_a_folder_that_is_no_run_is_not_made_one(fresh: Path, command: str, name: str) -> None:
+    """Other programs write their runs to `runs`, too: their logs and settings are neither emptied nor replaced."""
+    folder = "small-max-0.3" if command == "sweep" else "small"
+    mine(fresh / "work" / "runs" / folder / name)
+    before = listing(fresh)
+    arguments = [command, "recipe.yaml", *(("--threshold=0.3", "--aggregate=max") if command == "sweep" else ())]
+    assert_refused(cclm(*arguments, folder=fresh), f"work/runs/{folder}/{name}: {OF_NO_RUN}", codes=[1])
+    assert listing(fresh) == before
+
+
+def test_a_trial_whose_folder_is_no_run_fails(fresh: Path) -> None:
+    mine(fresh / "one.yaml", STUDY)
+    log = mine(fresh / "work" / "runs" / "ccl-m.1" / "log.jsonl")
+    ended = cclm("study", "one.yaml", *(f"changes.{change}" for change in TINY), folder=fresh)
+    assert_refused(ended, f"work/runs/ccl-m.1/log.jsonl: {OF_NO_RUN}", codes=[1])
+    assert listing(log.parent).keys() <= {"log.jsonl", "lock"}
+    assert log.read_text() == "mine: 1\n"
+
+
+def test_a_run_that_was_killed_while_it_began_is_begun_again(project: Path, run: Path) -> None:
+    """Its settings are there, and nothing says yet what it is made from."""
+    for path in sorted(run.iterdir()):
+        if path.name not in ("config.yaml", "environment.json", "graph.json", "benchmark.json"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert_done(cclm("train", "recipe.yaml", *TINY, folder=project))
+
+
+@pytest.mark.parametrize("name", ["report.md", "results.json"])
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["", "dry run"])
+def test_a_folder_that_is_no_study_is_not_made_one(fresh: Path, name: str, dry: tuple[str, ...]) -> None:
+    """With `work: .`, the folder of a study is beside its recipe, where its user may have written a report."""
+    mine(fresh / "studies" / "one" / "one.yaml", STUDY)
+    mine(fresh / "studies" / "one" / name)
+    before = listing(fresh)
+    ended = cclm("study", "studies/one/one.yaml", "changes.work=.", *dry, folder=fresh)
+    assert_refused(
+        ended, f"studies/one/{name}: exists in a folder that was not made by cclm", "declared.json", codes=[1]
+    )
+    assert listing(fresh) == before
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["", "dry run"])
+def test_a_folder_that_is_no_sweep_is_not_made_one(fresh: Path, dry: tuple[str, ...]) -> None:
+    mine(fresh / "work" / "sweeps" / "small" / "report.md")
+    before = listing(fresh)
+    ended = cclm("sweep", "recipe.yaml", *dry, folder=fresh)
+    assert_refused(ended, "work/sweeps/small/report.md: exists in a folder that was not made by cclm", codes=[1])
+    assert listing(fresh) == before

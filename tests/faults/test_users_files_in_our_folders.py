@@ -1,4 +1,4 @@
-"""Files of a user's where cclm writes: in the folder of a run, a study or a sweep."""
+"""Files of a user's where cclm writes: in the folder of a run, a study or a sweep, and in the entries of the cache."""
 
 import shutil
 from pathlib import Path
@@ -9,6 +9,7 @@ from command import assert_done, assert_refused, cclm, listing
 pytestmark = pytest.mark.slow
 STUDY = "version: 1\nname: one\nrecipe: recipe.yaml\nseeds: [1]\narms: {ccl-m: {}}\n"
 TINY = ("training.max_steps=2", "training.validate_every=2")
+OTHER = ("vocabulary.pieces=60",)
 OF_NO_RUN = "exists in a folder that is no run of cclm (it has no made_from.json); nothing was changed: move it"
 
 
@@ -72,3 +73,66 @@ def test_a_folder_that_is_no_sweep_is_not_made_one(fresh: Path, dry: tuple[str, 
     ended = cclm("sweep", "recipe.yaml", *dry, folder=fresh)
     assert_refused(ended, "work/sweeps/small/report.md: exists in a folder that was not made by cclm", codes=[1])
     assert listing(fresh) == before
+
+
+def test_damaged_data_is_not_replaced_while_it_has_files_of_a_user(fresh: Path) -> None:
+    """work/prepared is a link: what a user puts there is in the cache."""
+    notes = mine(fresh / "work" / "prepared" / "aze" / "notes.txt")
+    (fresh / "work" / "prepared" / "counts.json").write_text("{}")
+    before = listing(fresh / "work" / "cache")
+    assert_refused(cclm("prepare", "recipe.yaml", folder=fresh), "aze/notes.txt: was not made by cclm", codes=[1])
+    assert listing(fresh / "work" / "cache") == before
+    notes.rename(fresh / "notes.txt")
+    assert_done(cclm("prepare", "recipe.yaml", folder=fresh))
+
+
+def test_clean_leaves_entries_with_files_of_a_user(fresh: Path) -> None:
+    """They are named, and all others are removed."""
+    entry = (fresh / "work" / "prepared").resolve()
+    mine(fresh / "work" / "prepared" / "text" / "notes.txt")
+    for pieces in (60, 70, 80):
+        assert_done(cclm("prepare", "recipe.yaml", f"vocabulary.pieces={pieces}", "--workers", "1", folder=fresh))
+    ended = cclm("clean", "work", folder=fresh)
+    assert_refused(ended, f"{entry.relative_to(fresh)}/text/notes.txt: was not made by cclm; it stays", codes=[1])
+    assert {path.name for path in entry.parent.iterdir()} == {entry.name, (fresh / "work/prepared").resolve().name}
+    assert (entry / "text" / "notes.txt").is_file()
+    assert (entry / "manifest.json").is_file()
+    shutil.move(entry / "text", fresh / "moved")
+    assert_done(cclm("clean", "work", folder=fresh))
+    assert not entry.exists()
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "aze/notes.txt"])
+def test_clean_leaves_bitext_models_with_files_of_a_user(fresh: Path, name: str) -> None:
+    """In the folder of the models, or in that of one of them; without such a file, all of it is cclm's."""
+    command = ["benchmark", "recipe.yaml", *TINY]
+    assert_done(cclm(*command, "benchmark={max_steps: 2}", folder=fresh))
+    assert_done(cclm("score", "work/runs/bitext", folder=fresh))
+    entry = (fresh / "work" / "runs" / "bitext").resolve()
+    notes = mine(entry / name)
+    assert_done(cclm(*command, "benchmark={max_steps: 1}", folder=fresh))
+    assert_refused(cclm("clean", "work", folder=fresh), f"{name}: was not made by cclm; it stays", codes=[1])
+    assert notes.is_file()
+    notes.unlink()
+    assert_done(cclm("clean", "work", folder=fresh))
+    assert not entry.exists()
+
+
+def test_clean_leaves_an_entry_that_is_a_link(fresh: Path) -> None:
+    """As where a user has moved data to another disk."""
+    entry = (fresh / "work" / "prepared").resolve()
+    shutil.move(entry, fresh / "disk")
+    entry.symlink_to(fresh / "disk")
+    assert_done(cclm("prepare", "recipe.yaml", *OTHER, folder=fresh))
+    before = listing(fresh / "disk")
+    assert_refused(cclm("clean", "work", folder=fresh), str(entry.relative_to(fresh)), "it stays", codes=[1])
+    assert listing(fresh / "disk") == before
+
+
+def test_clean_leaves_the_data_of_a_run_that_lost_its_settings(project: Path, run: Path) -> None:
+    """made_from.json says which data it was trained on, too."""
+    entry = (project / "work" / "prepared").resolve()
+    (run / "config.yaml").unlink()
+    assert_done(cclm("prepare", "recipe.yaml", *OTHER, folder=project))
+    assert_done(cclm("clean", "work", folder=project))
+    assert (entry / "manifest.json").is_file()

@@ -25,7 +25,7 @@ from cclm.data.vocabulary import Segmenter, SubwordModel, Vocabulary, segmenter_
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
 from cclm.formats.base import FileFacts, parse_json, sha256
-from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, write_counts
+from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, added_files, write_counts
 from cclm.phrasebook import CORPUS_VERSION
 from cclm.progress_bar import Progress
 from cclm.recipe.model import ModelSection
@@ -85,6 +85,7 @@ class Preparation:
         folder = folder or self.folder
         try:
             self.check_folder()
+            _refuse_added_files(folder)
             made_from = self.made_from
             with atomic_folder(folder, is_ours=_is_prepared) as staging, Workers(workers) as pool:
                 _Builder(staging, self.plan, self._texts, pool, progress).build(made_from)
@@ -132,6 +133,15 @@ def prepare(
     except OSError as error:
         raise DataError(f"{error.filename or folder}: {error.strerror or error}") from None
     return existing or preparation.make(workers=workers, progress=progress)
+
+
+def _refuse_added_files(folder: Path) -> None:
+    """Raises DataError if a user has put files into prepared data that is about to be replaced."""
+    if added := added_files(folder):
+        raise DataError(
+            f"{added[0]}: was not made by cclm, and would be removed with the data in {folder}, which is to be made"
+            " again; nothing was changed: move it"
+        )
 
 
 def _is_prepared(folder: Path) -> bool:

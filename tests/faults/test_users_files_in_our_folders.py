@@ -1,10 +1,22 @@
 """Files of a user's where cclm writes: in the folder of a run, a study or a sweep, and in the entries of the cache."""
 
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
-from command import assert_done, assert_refused, cclm, listing
+from command import (
+    assert_done,
+    assert_refused,
+    cclm,
+    descendants,
+    finish,
+    listing,
+    running,
+    signal_all,
+    wait_for,
+)
 
 pytestmark = pytest.mark.slow
 STUDY = "version: 1\nname: one\nrecipe: recipe.yaml\nseeds: [1]\narms: {ccl-m: {}}\n"
@@ -136,3 +148,24 @@ def test_clean_leaves_the_data_of_a_run_that_lost_its_settings(project: Path, ru
     assert_done(cclm("prepare", "recipe.yaml", *OTHER, folder=project))
     assert_done(cclm("clean", "work", folder=project))
     assert (entry / "manifest.json").is_file()
+
+
+def test_text_that_is_changed_while_it_is_read_is_not_taken_for_what_it_was(fresh: Path) -> None:
+    """The data is stored under the checksums of the text, which are computed before it is read."""
+    for path in (fresh / "text").glob("*.train.tsv"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        path.write_text("".join(f"{i} {line}{i}\n" for i in range(100) for line in lines), encoding="utf-8")
+    cache = fresh / "work" / "cache" / "prepared"
+    before = listing(cache)
+    with running("prepare", "recipe.yaml", "--workers", "1", folder=fresh) as process:
+        wait_for(lambda: list(cache.glob(".*.cclm-*.tmp")), process)
+        stopped = [process.pid, *descendants(process.pid)]
+        signal_all(stopped, signal.SIGSTOP)
+        with (fresh / "text" / "aze.train.tsv").open("a", encoding="utf-8") as text:
+            text.write("one more\tbir daha\n")
+        signal_all(stopped, signal.SIGCONT)
+        ended = finish(process)
+    assert_refused(ended, "aze.train.tsv: was changed while it was read", codes=[1])
+    assert listing(cache) == before
+    assert [name for name in os.listdir(cache) if name.endswith(".tmp")] == []
+    assert_done(cclm("prepare", "recipe.yaml", "--workers", "1", folder=fresh))

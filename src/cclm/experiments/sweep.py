@@ -19,6 +19,7 @@ from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
 from cclm.recipe.methods import CompetenceSection
 from cclm.recipe.schema import Recipe
+from cclm.recipe.section import check
 from cclm.report.pages import write_sweep
 from cclm.training.lock import Lock, announce
 from cclm.training.provenance import is_finished
@@ -135,8 +136,8 @@ def sweep_folder(recipe: Recipe) -> Path:
 
 
 def grid_recipes(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Aggregate]) -> list[Recipe]:
-    """The recipe of every leaf."""
-    made, own = [], recipe.curriculum.gate
+    """The recipe of every leaf. ConfigError if a threshold gives a name that no run can have, or that of another."""
+    made, own = list[Recipe](), recipe.curriculum.gate
     confidence = own.confidence if isinstance(own, CompetenceSection) else 0.0
     for aggregate in aggregates:
         for threshold in thresholds:
@@ -144,7 +145,12 @@ def grid_recipes(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequen
             content["name"] = f"{recipe.name}-{aggregate}-{threshold:g}"
             gate = {"name": "competence", "aggregate": aggregate, "threshold": threshold, "confidence": confidence}
             content["curriculum"]["gate"] = gate
-            made.append(Recipe.model_validate(content))
+            made.append(check(Recipe, content, f"--threshold {threshold}"))
+    names = [leaf.name for leaf in made]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(
+            f"sweep: two thresholds give the run {repeated[0]}; names have six digits of a threshold: round them"
+        )
     return made
 
 

@@ -79,6 +79,13 @@ def test_a_study_refuses_a_seed_that_makes_the_name_of_a_run_too_long(fresh: Pat
     assert listing(fresh) == before
 
 
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize(("command", "option"), [("score", "--scorer-timeout"), ("serve", "--timeout")])
+def test_a_time_limit_that_is_no_number_is_refused(project: Path, command: str, option: str, value: str) -> None:
+    """No bound excludes NaN: every comparison with it is false."""
+    assert_refused(cclm(command, RUN, option, value, folder=project, limit=20), option, value, codes=[2])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("value", ["", "x"])
 def test_a_malformed_variable_of_torchrun_is_named_or_counts_as_not_set(fresh: Path, value: str) -> None:

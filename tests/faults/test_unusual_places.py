@@ -34,6 +34,19 @@ def test_a_current_folder_that_was_deleted_is_told(tmp_path: Path) -> None:
     assert_refused(ended, "the current folder was deleted", codes=[2])
 
 
+@pytest.mark.parametrize("name", ["work", "work/cache", "work/runs", "work/runs/small", "work/runs/small/checkpoints"])
+def test_a_link_to_a_disk_that_is_not_mounted_is_named(project: Path, name: str) -> None:
+    """No run begins anew because its checkpoints are not there."""
+    (project / name).rename(project / "disk")
+    (project / name).symlink_to(project / "scratch" / "disk")
+    before = listing(project)
+    ended = cclm("train", "recipe.yaml", folder=project)
+    assert_refused(
+        ended, f"{name}: a link to {project}/scratch/disk, which is not there; is its disk mounted?", codes=[1]
+    )
+    assert listing(project) == before
+
+
 def test_a_work_folder_that_was_moved_is_used_as_before(project: Path) -> None:
     before = listing(project / "work")
     (project / "work").rename(project / "elsewhere")

@@ -34,6 +34,13 @@ def test_a_current_folder_that_was_deleted_is_told(tmp_path: Path) -> None:
     assert_refused(ended, "the current folder was deleted", codes=[2])
 
 
+def test_a_terminal_of_unknown_width_gets_tables(project: Path) -> None:
+    """Some programs say so by COLUMNS=0."""
+    ended = cclm("score", "work/runs/small", folder=project, environment={"COLUMNS": "0"})
+    assert_done(ended)
+    assert "aze" in ended.stdout, ended
+
+
 @pytest.mark.parametrize("name", ["work", "work/cache", "work/runs", "work/runs/small", "work/runs/small/checkpoints"])
 def test_a_link_to_a_disk_that_is_not_mounted_is_named(project: Path, name: str) -> None:
     """No run begins anew because its checkpoints are not there."""

@@ -41,6 +41,16 @@ def test_a_terminal_of_unknown_width_gets_tables(project: Path) -> None:
     assert "aze" in ended.stdout, ended
 
 
+def test_a_model_in_a_folder_whose_name_is_no_utf8_is_named(project: Path) -> None:
+    """CTranslate2 cannot open it; all else can be done there."""
+    work = Path(os.fsdecode(b"w\xff"))
+    (project / "work").rename(project / work)
+    (project / "lines.txt").write_text("ev\n")
+    assert_done(cclm("report", work / "runs" / "small", folder=project))
+    ended = cclm("translate", work / "runs" / "small", "--source", "aze", "--input", "lines.txt", folder=project)
+    assert_refused(ended, "w\\udcff/runs/small/ctranslate2", "UTF-8", "rename it", codes=[1])
+
+
 @pytest.mark.parametrize("name", ["work", "work/cache", "work/runs", "work/runs/small", "work/runs/small/checkpoints"])
 def test_a_link_to_a_disk_that_is_not_mounted_is_named(project: Path, name: str) -> None:
     """No run begins anew because its checkpoints are not there."""

@@ -19,7 +19,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -181,6 +181,19 @@ def refuse_foreign(folder: Path, is_ours: Callable[[Path], bool]) -> None:
         "exists and was not made by cclm; nothing was changed: move it, or choose another path",
         str(folder),
     )
+
+
+def refuse_foreign_files(folder: Path, names: Sequence[str], sign: str) -> None:
+    """Raises FileExistsError if the folder has one of these files, which cclm would replace, and lacks `sign`, the file
+    that cclm writes there before them."""
+    found = [path for name in names if os.path.lexists(path := folder / name)]
+    if found and not (folder / sign).exists():  # afterwards: another process may be writing them now
+        raise FileExistsError(
+            errno.EEXIST,
+            f"exists in a folder that was not made by cclm (it has no {sign}); nothing was changed: move it,"
+            " or choose another name",
+            str(found[0]),
+        )
 
 
 def _replace_folder(folder: Path, staging: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import assert_done, assert_refused, cclm, limited
+from command import assert_done, assert_refused, cclm, limited, listing
 
 RUN = "work/runs/small"
 HUGE = str(10**30)
@@ -46,6 +46,44 @@ def test_a_sweep_refuses_a_threshold_that_is_no_number(fresh: Path, value: str) 
     """`--threshold` takes finite numbers only."""
     ended = cclm("sweep", "recipe.yaml", f"--threshold={value}", "training.max_steps=2", folder=fresh)
     assert_refused(ended, "--threshold", value, codes=[2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--threshold=0.3", "--threshold=0.30000001"], "small-max-0.3"),
+        (["--threshold=1e16"], "small-max-1e+16"),
+        (["--threshold=0.3", "name=" + 60 * "n"], 60 * "n"),
+    ],
+    ids=["the same name", "no name", "a long name"],
+)
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["", "dry run"])
+def test_a_sweep_refuses_thresholds_that_cannot_name_runs(
+    fresh: Path, arguments: list[str], named: str, dry: tuple[str, ...]
+) -> None:
+    """Two thresholds of one name would be one run, and the second line of the table that of the first."""
+    before = listing(fresh)
+    ended = cclm("sweep", "recipe.yaml", "--aggregate=max", *arguments, *dry, folder=fresh)
+    assert_refused(ended, "threshold", named, codes=[2])
+    assert listing(fresh) == before
+
+
+def test_a_study_refuses_a_seed_that_makes_the_name_of_a_run_too_long(fresh: Path) -> None:
+    """Before the study is declared, whichever of its seeds it is."""
+    arm = 60 * "a"
+    study = {"version": 1, "name": "one", "recipe": "recipe.yaml", "seeds": [1, 100_000], "arms": {arm: {}}}
+    (fresh / "one.yaml").write_text(json.dumps(study))
+    before = listing(fresh)
+    ended = cclm("study", "one.yaml", folder=fresh)
+    assert_refused(ended, f"one.yaml: arm {arm}", f"{arm}.100000", codes=[2])
+    assert listing(fresh) == before
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize(("command", "option"), [("score", "--scorer-timeout"), ("serve", "--timeout")])
+def test_a_time_limit_that_is_no_number_is_refused(project: Path, command: str, option: str, value: str) -> None:
+    """No bound excludes NaN: every comparison with it is false."""
+    assert_refused(cclm(command, RUN, option, value, folder=project, limit=20), option, value, codes=[2])
 
 
 @pytest.mark.slow

@@ -1,11 +1,12 @@
 """Streams that are closed, a current folder that is gone, a work folder that cannot be written to or was moved."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import assert_done, assert_refused, cclm, finish, listing, start
+from command import assert_done, assert_refused, cclm, finish, listing, read_json, start
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +33,49 @@ def test_a_current_folder_that_was_deleted_is_told(tmp_path: Path) -> None:
     folder.mkdir()
     ended = cclm("train", "phrasebook", "--dry-run", folder=folder, prepare=folder.rmdir)
     assert_refused(ended, "the current folder was deleted", codes=[2])
+
+
+def test_a_terminal_of_unknown_width_gets_tables(project: Path) -> None:
+    """Some programs say so by COLUMNS=0."""
+    ended = cclm("score", "work/runs/small", folder=project, environment={"COLUMNS": "0"})
+    assert_done(ended)
+    assert "aze" in ended.stdout, ended
+
+
+def test_a_model_in_a_folder_whose_name_is_no_utf8_is_named(project: Path) -> None:
+    """CTranslate2 cannot open it; all else can be done there."""
+    work = Path(os.fsdecode(b"w\xff"))
+    (project / "work").rename(project / work)
+    (project / "lines.txt").write_text("ev\n")
+    assert_done(cclm("report", work / "runs" / "small", folder=project))
+    ended = cclm("translate", work / "runs" / "small", "--source", "aze", "--input", "lines.txt", folder=project)
+    assert_refused(ended, "w\\udcff/runs/small/ctranslate2", "UTF-8", "rename it", codes=[1])
+
+
+@pytest.mark.parametrize("name", ["work", "work/cache", "work/runs", "work/runs/small", "work/runs/small/checkpoints"])
+def test_a_link_to_a_disk_that_is_not_mounted_is_named(project: Path, name: str) -> None:
+    """No run begins anew because its checkpoints are not there."""
+    (project / name).rename(project / "disk")
+    (project / name).symlink_to(project / "scratch" / "disk")
+    before = listing(project)
+    ended = cclm("train", "recipe.yaml", folder=project)
+    assert_refused(
+        ended, f"{name}: a link to {project}/scratch/disk, which is not there; is its disk mounted?", codes=[1]
+    )
+    assert listing(project) == before
+
+
+def test_a_run_is_extended_from_its_own_folder(project: Path) -> None:
+    """`.` has no name of its own: the new run has that of the folder, and what is printed does, too."""
+    for path in (project / "text").glob("aze.*"):
+        (project / "text" / path.name.replace("aze", "glg")).write_bytes(path.read_bytes())
+    losses = dict.fromkeys(["tur", "aze", "glg"], 4.0)
+    (project / "table.json").write_text(json.dumps({"version": 1, "losses": losses}))
+    new = {"data": {"low_resource": ["glg"], "path": str(project / "text")}, "training": {"max_steps": 2}}
+    (project / "new.yaml").write_text(json.dumps(new | {"benchmark": {"file": str(project / "table.json")}}))
+    run = project / "work" / "runs" / "small"
+    assert_done(cclm("extend", ".", "--data", "../../../new.yaml", folder=run))
+    assert read_json(run.with_name("small-extended") / "before.json")["run"] == "small"
 
 
 def test_a_work_folder_that_was_moved_is_used_as_before(project: Path) -> None:

@@ -77,6 +77,14 @@ def test_old_checkpoints_are_removed_but_never_the_best(tmp_path: Path) -> None:
     assert (tmp_path / "latest").read_text() == "step-00000006\n"
 
 
+def test_a_later_checkpoint_that_is_damaged_is_none_of_the_newest(tmp_path: Path) -> None:
+    """Training goes on from an earlier one, and has two to fall back to again."""
+    (tmp_path / "step-00000009").mkdir()
+    for step in range(1, 5):
+        checkpoints.save(tmp_path, checkpoint(step))
+    assert [step_of(path) for path in checkpoint_folders(tmp_path)] == [3, 4, 9]
+
+
 def test_a_checkpoint_of_another_version_is_not_loaded(tmp_path: Path) -> None:
     path = checkpoints.save(tmp_path, checkpoint(1))
     manifest = json.loads((path / "manifest.json").read_text()) | {"version": 9}

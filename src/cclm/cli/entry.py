@@ -42,6 +42,8 @@ def main() -> None:
 def _main(received: Received) -> None:
     _open_closed_streams()
     _replace_streams()
+    if os.environ.get("COLUMNS") == "0":  # a terminal of unknown width, in which tables would have none
+        del os.environ["COLUMNS"]
     warnings.formatwarning = lambda message, *_, **__: f"cclm: warning: {message}\n"  # without our source line
     try:
         _refuse_deleted_folder()

@@ -1,6 +1,8 @@
 """The `cclm` command group, and the arguments and options that several commands share."""
 
+import math
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,6 +17,17 @@ def cli() -> None:
     Begin with `cclm demo`; for text of your own, write a recipe (`cclm recipes phrasebook` prints one), then
     `cclm doctor RECIPE` and `cclm run RECIPE`.
     """
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers without NaN, which no bound excludes, and without infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number that an option is given."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
 
 
 RECIPE = click.argument("recipe")

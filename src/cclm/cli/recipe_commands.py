@@ -1,6 +1,5 @@
 """Commands that take a recipe: doctor, prepare, graph, benchmark, train, run, sweep; and study."""
 
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from cclm.cli.group import (
     TENSORBOARD,
     TRACKIO,
     WORKERS,
+    FiniteRange,
     cli,
 )
 
@@ -214,7 +214,7 @@ def run(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: bool,
 @cli.command(short_help="Train RECIPE with several thresholds; shared steps once.")
 @RECIPE
 @OVERRIDES
-@click.option("--threshold", "thresholds", type=click.FloatRange(0), multiple=True, help="Default: 0.5, 0.6 ... 1.0.")
+@click.option("--threshold", "thresholds", type=FiniteRange(0), multiple=True, help="Default: 0.5, 0.6 ... 1.0.")
 @click.option("--aggregate", "aggregates", type=click.Choice(["max", "avg"]), multiple=True, help="Default: both.")
 @click.option("--rival", type=click.Path(file_okay=False, path_type=Path), help="A run to draw across the figure.")
 @AT_ONCE
@@ -244,9 +244,6 @@ def sweep(
     from cclm.experiments.sweep import sweep as train_all
     from cclm.recipe import load_recipe
 
-    for threshold in thresholds:
-        if not math.isfinite(threshold):
-            raise click.UsageError(f"--threshold {threshold}: give a finite number")
     grid = (thresholds or THRESHOLDS, aggregates or AGGREGATES)
     if dry_run:
         from cclm.cli.dry_run import print_sweep_plan

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cclm.cli.group import DRY_JSON, DRY_RUN, JSON, OVERRIDES, RUN, SPLIT, TEXT, cli
+from cclm.cli.group import DRY_JSON, DRY_RUN, JSON, OVERRIDES, RUN, SPLIT, TEXT, FiniteRange, cli
 
 if TYPE_CHECKING:
     from cclm.recipe.schema import Recipe
@@ -146,7 +146,7 @@ def export(run: Path, to: Any, out: Path | None, quantization: Any) -> None:
 )
 @click.option(
     "--scorer-timeout",
-    type=click.FloatRange(0, 10_000_000, min_open=True),
+    type=FiniteRange(0, 10_000_000, min_open=True),
     metavar="SECONDS",
     help="Ends a scorer that takes longer.",
 )

@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from cclm.cli.group import cli
+from cclm.cli.group import FiniteRange, cli
 
 
 @cli.command(short_help="Serve models: a page to translate on, and a JSON API.")
@@ -33,7 +33,7 @@ from cclm.cli.group import cli
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, 3600, min_open=True),
+    type=FiniteRange(0, 3600, min_open=True),
     default=30.0,
     show_default=True,
     help="Seconds after which a request is given up.",

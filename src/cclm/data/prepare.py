@@ -25,7 +25,7 @@ from cclm.data.vocabulary import Segmenter, SubwordModel, Vocabulary, segmenter_
 from cclm.data.workers import Workers, chunked
 from cclm.errors import DataError
 from cclm.formats.base import FileFacts, parse_json, sha256
-from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, write_counts
+from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, added_files, write_counts
 from cclm.phrasebook import CORPUS_VERSION
 from cclm.progress_bar import Progress
 from cclm.recipe.model import ModelSection
@@ -85,9 +85,11 @@ class Preparation:
         folder = folder or self.folder
         try:
             self.check_folder()
+            _refuse_added_files(folder)
             made_from = self.made_from
             with atomic_folder(folder, is_ours=_is_prepared) as staging, Workers(workers) as pool:
                 _Builder(staging, self.plan, self._texts, pool, progress).build(made_from)
+                self._refuse_changed_text(made_from)
         except OSError as error:
             raise DataError(f"{error.filename or folder}: {error.strerror or error}") from None
         return Prepared.open(folder, verify=False)
@@ -103,12 +105,24 @@ class Preparation:
                         f"{path}: this text is inside {self.folder}, which `cclm prepare` would replace; change work"
                     )
 
+    def _refuse_changed_text(self, made_from: MadeFrom) -> None:
+        """Raises DataError if a file is no longer what it was when its checksum was computed: it is read later, so that
+        the prepared data may have been made from other text than they say."""
+        for use, files in self._inputs().items():
+            for path, checksum in files:
+                if checksum not in made_from.inputs.get(use, ()):
+                    raise DataError(f"{path}: was changed while it was read; run the same command again")
+
+    def _inputs(self) -> dict[str, list[tuple[Path, str]]]:
+        """The input files and their checksums, by their use."""
+        return {use: [(path, sha256(path)) for path in paths] for use, paths in self._texts.inputs().items()}
+
     @cached_property
     def made_from(self) -> MadeFrom:
         """Everything that determines the result: settings, the content of the text, and program versions."""
         # Files are identified by content, so that they can be moved. A dataset on the hub has no local files.
         try:
-            inputs = {use: [sha256(path) for path in paths] for use, paths in self._texts.inputs().items()}
+            inputs = {use: [checksum for _, checksum in files] for use, files in self._inputs().items()}
             pretrained = self.plan.subwords.inputs()
         except OSError as error:
             raise DataError(f"{error.filename}: {error.strerror or error}") from None
@@ -142,6 +156,15 @@ def differing_text(before: MadeFrom, now: MadeFrom) -> list[str]:
     changed = [use for use in uses if before.inputs.get(use) != now.inputs.get(use)]
     versions = {name: (getattr(before, name), getattr(now, name)) for name in ("path", "cclm", "sentencepiece")}
     return changed + [f"{name} ({old} -> {new})" for name, (old, new) in versions.items() if old != new]
+
+
+def _refuse_added_files(folder: Path) -> None:
+    """Raises DataError if a user has put files into prepared data that is about to be replaced."""
+    if added := added_files(folder):
+        raise DataError(
+            f"{added[0]}: was not made by cclm, and would be removed with the data in {folder}, which is to be made"
+            " again; nothing was changed: move it"
+        )
 
 
 def _is_prepared(folder: Path) -> bool:

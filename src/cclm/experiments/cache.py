@@ -1,22 +1,30 @@
 """The cache of a work folder: what `cclm clean` removes, and how work folders of version 0.1.0 are moved into it."""
 
 import errno
+import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from cclm.atomic import atomic_folder, atomic_write
 from cclm.curriculum import LanguageGraph
 from cclm.data.prepared import Prepared
 from cclm.data.work_folder import KEY, POINTERS, WorkFolder, key_of
-from cclm.errors import ConfigError
+from cclm.errors import ConfigError, DataError
 from cclm.experiments.benchmark import as_bitext, benchmark_key, bitext_recipe, cache_lock, fingerprint_0_1_0, resolved
 from cclm.experiments.executor import read_recipe
 from cclm.formats.benchmark import Benchmark
-from cclm.formats.prepared import Manifest
-from cclm.formats.run import CONFIG, MADE_FROM, MadeFrom, cache_comment
-from cclm.formats.run_folder import RECIPE
+from cclm.formats.prepared import Manifest, added_files
+from cclm.formats.run import CONFIG, LOCK, MADE_FROM, MadeFrom, cache_comment
+from cclm.formats.run_folder import IN_RUN, MULTILINGUAL, RECIPE
 from cclm.messages import announce
 from cclm.recipe.schema import Recipe
+
+IN_GRAPH = {"graph.json", "graph.svg"}
+IN_BENCHMARK = {"benchmark.json", RECIPE, f"{MULTILINGUAL}.json", "scores.json", "translations"}
+"""What cclm writes into entries of these kinds, beside the trainings for L*."""
+LEFTOVER = re.compile(r"\..+\.cclm-[0-9a-f]{16}\.(tmp|old)|\..+\.lock")
+"""What a killed process may have left."""
 
 
 def migratable(work: WorkFolder, recipe: Recipe) -> set[str]:
@@ -123,7 +131,7 @@ def unused(work: WorkFolder) -> list[Path]:
     """The cache entries that no run and no link uses."""
     if not (work.path / "cache").is_dir():
         raise ConfigError(f"{work.path}: no work folder (it has no cache); give the folder that recipes call `work`")
-    runs = [path.parent for path in sorted((work.path / "runs").glob(f"*/{CONFIG}"))]
+    runs = sorted({path.parent for name in (CONFIG, MADE_FROM) for path in (work.path / "runs").glob(f"*/{name}")})
     keys = {key for run in runs for key in KEY.findall(cache_comment(run / CONFIG))}
     links = {path.resolve() for path in (work.path / "runs").glob("*") if path.is_symlink()}
     links |= {(work.path / pointer).resolve() for kind in POINTERS for pointer, _ in POINTERS[kind]}
@@ -142,15 +150,42 @@ def unused(work: WorkFolder) -> list[Path]:
 
 
 def remove(work: WorkFolder, entries: list[Path]) -> None:
-    """Removes unused entries of the cache. DataError if another process uses the cache.
+    """Removes unused entries of the cache. DataError if another process uses the cache, or after all others if an entry
+    has files of a user.
 
     On a file system without locks on files, it waits while another process writes an entry.
     """
+    left: list[Path] = []
     with work.exclusively():
         for entry in entries:
             with cache_lock(work, entry.parent.name, entry.name, announce):
-                if entry in unused(work):
+                if entry not in unused(work):
+                    continue
+                if found := added_to(entry):
+                    left += found[:1]
+                else:
                     shutil.rmtree(entry)
+    if left:
+        kept = "was not made by cclm; it stays, with the entry of the cache that it is in: move it, then clean again"
+        raise DataError("\n".join(f"{path}: {kept}" for path in left))
+
+
+def added_to(entry: Path) -> list[Path]:
+    """What a user has put into an entry of the cache, or in its place; empty if cclm has made all of it."""
+    if entry.is_symlink() or not entry.is_dir():
+        return [entry]
+    if entry.parent.name == "prepared":
+        return added_files(entry)
+    if entry.parent.name == "graph":
+        return _others(entry, IN_GRAPH)
+    trained = [path for path in _others(entry, IN_BENCHMARK) if (path / LOCK).exists() or (path / MADE_FROM).exists()]
+    added = [path for path in _others(entry, IN_BENCHMARK) if path not in trained]
+    return added + [path for run in trained for path in _others(run, IN_RUN)]
+
+
+def _others(folder: Path, known: Collection[str]) -> list[Path]:
+    paths = sorted(folder.iterdir())
+    return [path for path in paths if path.name not in known and not LEFTOVER.fullmatch(path.name)]
 
 
 def size(folder: Path) -> int:

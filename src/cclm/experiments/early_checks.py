@@ -32,6 +32,13 @@ def refuse_read_only_work(work: Path) -> None:
         raise DataError(f"{work}: cannot be made, {above} is read-only; choose another folder with work=FOLDER")
 
 
+def refuse_dangling_links(*paths: Path) -> None:
+    """Refuses links to a place that is not there, as on a disk that is not mounted: a run would begin anew there."""
+    for path in paths:
+        if path.is_symlink() and not path.exists():
+            raise DataError(f"{path}: a link to {os.readlink(path)}, which is not there; is its disk mounted?")
+
+
 def refuse_impossible_model(recipe: Recipe) -> None:
     """Refuses a pretrained model that cannot be trained, or not for these languages. Reads its tokenizer."""
     if recipe.model.pretrained is None:

@@ -13,7 +13,7 @@ from cclm.errors import ConfigError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.train_job import run_folder
 from cclm.formats.run import CONFIG, read_settings
-from cclm.formats.run_folder import best_of, is_bitext, tokens_of
+from cclm.formats.run_folder import best_of, is_bitext, name_of, tokens_of
 from cclm.formats.scores import BEFORE, Before, FromStart, Scores
 from cclm.recipe.loading import override, refuse_reserved_name, with_values
 from cclm.recipe.model import SIZES
@@ -50,7 +50,9 @@ def extended_recipe(run: Path, content: Mapping[str, object], changes: Sequence[
     start = {name: getattr(sizes_of(before), name) for name in SIZES} | {"pretrained": str(run)}
     fixed = {"data": languages, "model": start, "work": before.work}
     named = "name" in content or any(change.startswith("name=") for change in changes)
-    recipe = check(Recipe, with_values(settings, fixed | ({} if named else {"name": f"{run.name}-extended"})), source)
+    recipe = check(
+        Recipe, with_values(settings, fixed | ({} if named else {"name": f"{name_of(run)}-extended"})), source
+    )
     refuse_reserved_name(recipe, source)
     if run_folder(recipe).resolve() == run.resolve():
         raise ConfigError(f"{source}: name {recipe.name} is that of {run}, which stays as it is; choose another")
@@ -96,7 +98,7 @@ def record_before(run: Path, recipe: Recipe, against: Path | None = None) -> Bef
     path = run_folder(recipe) / BEFORE
     earlier = Before.find(path)
     full = _from_start(against) if against else earlier.from_start if earlier else None
-    before = Before(run=run.name, scores=_scores(run), **({"from_start": full} if full else {}))
+    before = Before(run=name_of(run), scores=_scores(run), **({"from_start": full} if full else {}))
     before.write(path)
     return before
 
@@ -107,7 +109,7 @@ def _scores(run: Path) -> Scores:
 
 
 def _from_start(run: Path) -> FromStart:
-    return FromStart(run=run.name, scores=_scores(run), tokens=tokens_of(run))
+    return FromStart(run=name_of(run), scores=_scores(run), tokens=tokens_of(run))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from cclm.experiments.cost import (
     whole_training_cost,
 )
 from cclm.experiments.early_checks import (
+    refuse_dangling_links,
     refuse_impossible_curriculum,
     refuse_impossible_model,
     refuse_missing_device,
@@ -204,6 +205,9 @@ class Pipeline:
 
         Calls `say` with one line per stage: how long it took, or why it was skipped.
         """
+        refuse_dangling_links(self.work.path, self.work.path / "cache", self.folder.parent)
+        if "train" in names:
+            refuse_dangling_links(self.folder, self.folder / "checkpoints")
         refuse_read_only_work(self.work.path)
         self.trains = self.trains or "train" in names
         if "train" in names:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cclm.atomic import refuse_foreign_files
 from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
@@ -34,6 +35,8 @@ from cclm.training.provenance import (
 )
 
 DECLARED = "declared.json"
+WRITTEN = ("results.json", "report.html", "report.md", "forest.svg", "losses.json", "tuned.json")
+"""What a study has only after its declaration."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,7 @@ def _run(study: Study, executor: Executor) -> Path:
 def _refuse(study: Study) -> None:
     """Refuses what can be known before any work is done."""
     folder = study_folder(study, study.recipe_of())
+    refuse_foreign_files(folder, WRITTEN, DECLARED)
     _refuse_other_declaration(study, folder)
     _refuse_impossible(study)
     _refuse_other_settings(study, folder.parents[1] / "runs")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cclm.atomic import refuse_foreign_files
 from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
@@ -20,6 +21,7 @@ from cclm.formats.log import Log, Probe, Stopped
 from cclm.messages import announce
 from cclm.recipe.methods import CompetenceSection
 from cclm.recipe.schema import Recipe
+from cclm.recipe.section import check
 from cclm.report.pages import write_sweep
 from cclm.training.lock import Lock
 from cclm.training.provenance import is_finished
@@ -28,6 +30,8 @@ from cclm.training.run_inputs import origin_of
 Aggregate = Literal["max", "avg"]
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 AGGREGATES: tuple[Aggregate, ...] = ("max", "avg")
+WRITTEN = ("report.html", "report.md", "figure-2.svg")
+"""What a sweep has only after its sweep.json."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,8 @@ def sweep(
 
 
 def refuse_impossible(recipe: Recipe) -> None:
-    """Raises an error if the leaves of a sweep cannot be trained. Reads no text."""
+    """Raises an error if the leaves of a sweep cannot be trained, or its folder has files of a user. Reads no text."""
+    refuse_foreign_files(sweep_folder(recipe), WRITTEN, "sweep.json")
     gate = CompetenceSection(name="competence")  # of every leaf, whatever the recipe has
     curriculum = recipe.curriculum.model_copy(update={"gate": gate})
     Pipeline(recipe.model_copy(update={"curriculum": curriculum})).refuse_impossible(trains=True)
@@ -136,8 +141,8 @@ def sweep_folder(recipe: Recipe) -> Path:
 
 
 def grid_recipes(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequence[Aggregate]) -> list[Recipe]:
-    """The recipe of every leaf."""
-    made, own = [], recipe.curriculum.gate
+    """The recipe of every leaf. ConfigError if a threshold gives a name that no run can have, or that of another."""
+    made, own = list[Recipe](), recipe.curriculum.gate
     confidence = own.confidence if isinstance(own, CompetenceSection) else 0.0
     for aggregate in aggregates:
         for threshold in thresholds:
@@ -145,7 +150,12 @@ def grid_recipes(recipe: Recipe, thresholds: Sequence[float], aggregates: Sequen
             content["name"] = f"{recipe.name}-{aggregate}-{threshold:g}"
             gate = {"name": "competence", "aggregate": aggregate, "threshold": threshold, "confidence": confidence}
             content["curriculum"]["gate"] = gate
-            made.append(Recipe.model_validate(content))
+            made.append(check(Recipe, content, f"--threshold {threshold}"))
+    names = [leaf.name for leaf in made]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(
+            f"sweep: two thresholds give the run {repeated[0]}; names have six digits of a threshold: round them"
+        )
     return made
 
 

@@ -12,7 +12,7 @@ from cclm.experiments.executor import ALL_TASKS, Job, read_recipe
 from cclm.experiments.graph import graph_of, refuse_other_graph
 from cclm.formats.benchmark import Benchmark
 from cclm.recipe.schema import Recipe
-from cclm.training.provenance import changes, made_from, write_config
+from cclm.training.provenance import changes, made_from, refuse_lost_settings, write_config
 from cclm.training.run_inputs import origin_of
 from cclm.training.torchrun import world_size
 
@@ -43,6 +43,7 @@ def record_inputs(
 
     Writes nothing if the run was started with other inputs: `train` raises an error for it.
     """
+    refuse_lost_settings(folder)
     if changes(folder, made_from(recipe, prepared, losses, world_size())):
         return
     folder.mkdir(parents=True, exist_ok=True)

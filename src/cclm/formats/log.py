@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -286,7 +287,10 @@ class LogTail:
         self._path, self._read = path, 0
 
     def new(self) -> Iterator[Event]:
-        """The events since the last call. An incomplete last line is left for the next call."""
+        """The events since the last call. An incomplete last line is left for the next call.
+
+        Lines that are no events are passed over: the training that the log is of ends with an error about them.
+        """
         try:
             with self._path.open("rb") as file:
                 file.seek(self._read)
@@ -296,4 +300,5 @@ class LogTail:
         complete = new[: new.rfind(b"\n") + 1]
         self._read += len(complete)
         for line in complete.split(b"\n")[:-1]:
-            yield event_of(parse_json(line, str(self._path), ADVICE), str(self._path))
+            with suppress(DataError):
+                yield event_of(parse_json(line, str(self._path), ADVICE), str(self._path))

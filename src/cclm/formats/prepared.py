@@ -75,6 +75,15 @@ class Manifest(JsonFile):
         return hashlib.sha256(json.dumps([made_from.plain(), facts], sort_keys=True).encode()).hexdigest()
 
 
+def added_files(folder: Path) -> list[Path]:
+    """The files in a folder of prepared data that are not in its manifest: those of a user. None if it is damaged."""
+    manifest = Manifest.find(folder / "manifest.json")
+    if manifest is None:
+        return []
+    known = {folder / name for name in ("manifest.json", *manifest.files, *manifest.texts)}
+    return [path for path in sorted(folder.rglob("*")) if path not in known and (path.is_symlink() or path.is_file())]
+
+
 class Layout(Part):
     """How a pretrained model wants its sentences: the ids of its special symbols, and where language codes stand."""
 

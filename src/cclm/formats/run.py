@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from cclm.errors import DataError
-from cclm.formats.base import VERSION, JsonFile, Part, parse_json
+from cclm.formats.base import VERSION, JsonFile, Part, parse_json, read_regular
 
 CONFIG, MADE_FROM, ENVIRONMENT, ORIGIN = "config.yaml", "made_from.json", "environment.json", "origin.json"
 LOG, TIMING, LOCK, NOT_FINITE = "log.jsonl", "timing.jsonl", "lock", "not-finite.json"
@@ -45,7 +45,7 @@ def cache_comment(path: Path) -> str:
 def read_settings(path: Path) -> Settings:
     """Reads config.yaml, which version 0.1.0 wrote as JSON."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode()
         # JSON cannot be parsed as YAML here: `Infinity` would become a string.
         content: object = json.loads(text) if text.startswith("{") else YAML(typ="safe", pure=True).load(text)
     except OSError as error:

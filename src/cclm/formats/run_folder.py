@@ -15,7 +15,7 @@ from cclm.formats.checkpoint import (
     weights_file,
 )
 from cclm.formats.log import Log
-from cclm.formats.run import LOG
+from cclm.formats.run import CONFIG, ENVIRONMENT, LOCK, LOG, MADE_FROM, NOT_FINITE, ORIGIN, TIMING
 
 RECIPE = "recipe.json"
 """In the folder of the bitext models, which is not a run itself and has no config.yaml."""
@@ -23,6 +23,12 @@ RECIPE = "recipe.json"
 
 MULTILINGUAL = "multilingual"
 """The name of the short training of all languages that L* may come from, and of its folder in the cache."""
+
+
+IN_RUN = {CONFIG, MADE_FROM, ENVIRONMENT, ORIGIN, LOG, TIMING, LOCK, NOT_FINITE, "graph.json", "benchmark.json",
+          "scores.json", "before.json", "report.html", "checkpoints", "translations", "ctranslate2", "ctranslate2-dev",
+          "export", "tensorboard", "followers"}  # fmt: skip
+"""All that cclm writes into a run directory."""
 
 
 def is_bitext(run: Path) -> bool:

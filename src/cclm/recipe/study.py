@@ -187,7 +187,7 @@ def load_study(name: str, changes: Iterable[str] = ()) -> Study:
     search_beside(Path(name))
     for arm in study.arms:
         try:
-            study.recipe_of(arm, study.seeds[0], **steps_to_come(study, arm))
+            study.recipe_of(arm, max(study.seeds), **steps_to_come(study, arm))  # the longest name of its runs
         except ConfigError as error:
             raise ConfigError(f"{name}: arm {arm}: {error}") from None
     if study.tune:

@@ -96,7 +96,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     fault("save:before_prune")
     branch = checkpoint.progress.branch
     needed = (step, best, *((branch.step, branch.selected) if branch else ()))
-    _prune(folder, keep={folder_name(number) for number in needed if number is not None})
+    _prune(folder, step, keep={folder_name(number) for number in needed if number is not None})
     return final
 
 
@@ -194,8 +194,9 @@ def _remove_leftovers(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _prune(folder: Path, keep: Iterable[str]) -> None:
-    for path in checkpoint_folders(folder)[:-KEPT]:
+def _prune(folder: Path, step: int, keep: Iterable[str]) -> None:
+    # A later checkpoint is damaged, or training would not be at this step: it does not count as one of the newest.
+    for path in [path for path in checkpoint_folders(folder) if step_of(path) <= step][:-KEPT]:
         if path.name not in keep and _is_ours(path):
             shutil.rmtree(path, ignore_errors=True)
 

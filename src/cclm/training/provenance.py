@@ -16,7 +16,19 @@ from cclm.formats.checkpoint import (
     folder_name,
     read_pointer,
 )
-from cclm.formats.run import CONFIG, MADE_FROM, ORIGIN, MadeFrom, cache_comment, read_settings, settings_text
+from cclm.formats.run import (
+    CONFIG,
+    ENVIRONMENT,
+    LOG,
+    MADE_FROM,
+    NOT_FINITE,
+    ORIGIN,
+    TIMING,
+    MadeFrom,
+    cache_comment,
+    read_settings,
+    settings_text,
+)
 from cclm.recipe.methods import CurriculumSection
 from cclm.recipe.schema import Recipe
 
@@ -35,6 +47,10 @@ TOTAL = "accumulate x ranks"
 """The key of made_from.json that says how many micro-batches a step has."""
 NOT_FORCIBLE = ("recipe.training.precision",)
 """Exceptions to `FORCIBLE`: a checkpoint contains the loss scale of fp16."""
+DESCRIBED = {CONFIG: "curriculum", ENVIRONMENT: "cclm", "graph.json": "similarity", "benchmark.json": "losses"}
+"""What a run has before its made_from.json, if it is killed then: the files, and a key that each of ours has."""
+WRITTEN = (LOG, TIMING, NOT_FINITE, "scores.json", "report.html")
+"""What a run has only after its made_from.json."""
 
 
 def made_from(recipe: Recipe, prepared: Prepared, benchmark: Mapping[str, float] | None, world: int = 1) -> MadeFrom:
@@ -206,14 +222,36 @@ def forced_settings(folder: Path) -> list[str]:
 def refuse_lost_settings(folder: Path) -> None:
     """Raises TrainingError for checkpoints without made_from.json: what they were made from cannot be compared.
 
-    A run that was just separated from another one has no made_from.json yet; it has origin.json.
+    Also for other files that training would replace or append to: without made_from.json they are not those of a run. A
+    run that was just separated from another one has no made_from.json yet; it has origin.json.
     """
-    lost = not (folder / MADE_FROM).exists() and not (folder / ORIGIN).exists()
-    if lost and checkpoint_folders(folder / "checkpoints"):
+    # First: another process may be about to begin the run, and made_from.json precedes what is looked for here.
+    checkpoints, foreign = checkpoint_folders(folder / "checkpoints"), _foreign(folder)
+    if (folder / MADE_FROM).exists() or (folder / ORIGIN).exists():
+        return
+    if checkpoints:
         raise TrainingError(
             f"{folder}: checkpoints without made_from.json, which says what they were made from;"
             " restore that file from a copy, or give the run another name"
         )
+    if foreign:
+        raise TrainingError(
+            f"{foreign[0]}: exists in a folder that is no run of cclm (it has no made_from.json); nothing was changed:"
+            " move it, or give the run another name"
+        )
+
+
+def _foreign(folder: Path) -> list[Path]:
+    """The files of the user's in a folder that is none of a run, under names that training writes to."""
+    files = [path for name in (*DESCRIBED, *WRITTEN) if (path := folder / name).is_file()]
+    return [path for path in files if path.name in WRITTEN or not _has_key(path, DESCRIBED[path.name])]
+
+
+def _has_key(path: Path, key: str) -> bool:
+    try:
+        return key in read_settings(path)
+    except DataError:
+        return False
 
 
 def refuse_other_settings(

@@ -74,6 +74,8 @@ class Translator:
             self._model = ctranslate2.Translator(
                 str(folder), device=device, compute_type=compute, inter_threads=threads, intra_threads=1
             )
+        except TypeError:
+            raise DataError(f"{folder}: CTranslate2 opens paths in UTF-8 alone, and this is none; rename it") from None
         except (RuntimeError, ValueError, MemoryError) as error:
             if device == "cuda":
                 raise DataError(

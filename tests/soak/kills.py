@@ -9,8 +9,8 @@ of its work folder is compared byte by byte, but for clocks and locks, and every
 what was there before. Ends with 1 if a byte differs, if there was a traceback or a wrong exit code, or if a file
 outside of the work folder was touched.
 
-Tracebacks of Python alone do not count: its fork server prints one when its parent is killed, and Python itself when
-SIGINT comes before it has got to the code of cclm.
+What Python alone does does not count: its fork server prints a traceback when its parent is killed, and so does Python
+itself when SIGINT comes before it has got to the code of cclm. If it has not even got ready, its exit code is 1.
 """
 
 import argparse
@@ -55,6 +55,8 @@ CLOCKS = re.compile(r"(^|/)(timing\.jsonl|environment\.json|\.?[^/]*lock)$")
 COST = re.compile(rb"## Cost\n.*?(?=\n## )|>Cost</h2>.*?(?=<h2)", re.DOTALL)
 """The section of a study's report that says how many seconds its trainings took."""
 CHECKPOINT = re.compile(r"(.*/checkpoints)/step-(\d+)(/|$)")
+NOT_READY = "Fatal Python error: init"
+"""How the message of a Python begins that was interrupted before it could run any code."""
 LIMIT = 300.0
 """Seconds after which a command counts as hanging."""
 PATIENCE = 60.0
@@ -217,7 +219,7 @@ class Soak:
         if code is None:
             end_all(process)
             self.tally.complain(f"{name} after {what}: still runs after {LIMIT:.0f} s\n{said}")
-        elif code not in allowed:
+        elif code not in allowed and not (code == 1 and said.startswith(NOT_READY)):
             self.tally.wrong_codes += 1
             self.tally.complain(f"{name} after {what}: exit code {code}\n{said}")
 

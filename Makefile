@@ -6,19 +6,20 @@ BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 MAKEFLAGS += --jobs=2
 
-.PHONY: help demo system test core quick check soak kills fuzz matrix openapi cluster format clean
+.PHONY: help demo system test core quick check soak kills fuzz matrix documents openapi cluster format clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo     train and compare on the built-in corpus, in minutes (makes $(VENV) the first time)"
-	@echo "make test     every test, slow ones too; what CI runs"
-	@echo "make quick    the fast tests, for the minutes between"
-	@echo "make check    make test, and ruff (format, lint) and mypy strict"
-	@echo "make soak     1,000 random kills, and 30 minutes of damaged files; more than an hour"
-	@echo "make openapi  requests that schemathesis makes from the OpenAPI document of cclm serve; a minute"
-	@echo "make cluster  a training on a real SLURM, disturbed 20 times in each way; about an hour"
-	@echo "make format   let ruff format and mend the code"
-	@echo "make clean    remove the virtual environments and caches"
+	@echo "make demo       train and compare on the built-in corpus, in minutes (makes $(VENV) the first time)"
+	@echo "make test       every test, slow ones too; what CI runs"
+	@echo "make quick      the fast tests, for the minutes between"
+	@echo "make check      make test, and ruff (format, lint) and mypy strict"
+	@echo "make soak       1,000 random kills, and 30 minutes of damaged files; more than an hour"
+	@echo "make documents  every command of README and docs, in small; about ten minutes"
+	@echo "make openapi    requests that schemathesis makes from the OpenAPI document of cclm serve; a minute"
+	@echo "make cluster    a training on a real SLURM, disturbed 20 times in each way; about an hour"
+	@echo "make format     let ruff format and mend the code"
+	@echo "make clean      remove the virtual environments and caches"
 
 # The stamps: each is newer than the files that decide what is installed.
 $(VENV)/base.stamp: pyproject.toml constraints.txt
@@ -86,6 +87,9 @@ fuzz: $(VENV)/dev.stamp
 
 matrix: $(VENV)/dev.stamp
 	$(BIN)/python tests/soak/matrix.py
+
+documents: $(VENV)/dev.stamp
+	$(BIN)/python tests/soak/documents.py
 
 # schemathesis has an environment of its own: its pytest plugin would take part in every test.
 openapi: $(VENV)/dev.stamp

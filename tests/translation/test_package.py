@@ -126,6 +126,12 @@ def test_what_cannot_be_exported_or_opened_is_refused(
         cclm.load(into_english / "ctranslate2" / "float32")
 
 
+def test_no_folder_is_made_for_a_run_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^[^:]*absent: no run here"):
+        export_run(tmp_path / "absent", "ctranslate2")
+    assert not (tmp_path / "absent").exists()
+
+
 def test_an_export_that_fails_leaves_no_folder(
     into_english: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def export_run(run: Path, to: Target, folder: Path | None = None, quantization: 
     """
     if is_bitext(run):
         raise ConfigError(f"{run}: a folder of bitext models; give one of them, as in {run / 'aze'}")
+    recipe_of(run)  # before a folder is made for what may not be a run
     if to == "huggingface" and find_spec("transformers") is None:
         raise ConfigError("an export to Hugging Face needs transformers: pip install 'ccl-m[hf]'")
     name = f"{to}-{quantization}" if quantization != "float32" else to

@@ -27,7 +27,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cclm.data.encode import EncodingTask, RawFile, encode
+from cclm.data.encode import EncodingTask, RawFile
+from cclm.data.encode import encode_all as stream_of
 from cclm.data.filtering import CHUNK, Rules
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import segmenter_of
@@ -127,12 +128,15 @@ def encode_all(folder: Path, models: Path, recipe: Path, workers: Workers) -> No
     """Prepare's encoding of the training text, into files."""
     data = load_recipe(str(recipe), []).data
     texts, rules = Texts(data), Rules(data, thorough=False)
-    for lang in ("hrl", "lrl"):
-        paths = models / f"{lang}.model", models / "eng.model"
-        chunks = chunked(texts.read(lang, "train", Counter()), CHUNK)
-        tasks = (EncodingTask(chunk, lang, "train", rules, *paths) for chunk in chunks)
-        sizes = [len(segmenter_of(path).pieces) for path in paths]
-        RawFile(folder / "raw" / lang, *sizes).write(workers.map(encode, tasks))
+    paths = {lang: models / f"{lang}.model" for lang in ("hrl", "lrl", "eng")}
+    pieces = {lang: len(segmenter_of(path).pieces) for lang, path in paths.items()}
+    tasks = (
+        EncodingTask(chunk, lang, "train", rules, paths[lang], paths["eng"])
+        for lang in ("hrl", "lrl")
+        for chunk in chunked(texts.read(lang, "train", Counter()), CHUNK)
+    )
+    for (lang, _), chunks in stream_of(tasks, workers):
+        RawFile(folder / "raw" / lang, pieces[lang], pieces["eng"]).write(chunks)
 
 
 def both_times(function: Callable[[], None]) -> tuple[float, float]:

@@ -20,7 +20,7 @@ def chunk(digests: list[int]) -> Encoded:
     """Pairs whose two sentences have one token each, the digest of the pair."""
     tokens = np.repeat(np.array(digests, dtype=np.uint32), 2)
     lengths = np.ones(len(tokens), dtype=np.int64)
-    return Encoded(tokens, lengths, np.array(digests, dtype=np.uint64), Counter(), len(digests), [])
+    return Encoded("aze", "train", tokens, lengths, np.array(digests, dtype=np.uint64), Counter(), len(digests), [])
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=5))

@@ -55,8 +55,8 @@ CLOCKS = re.compile(r"(^|/)(timing\.jsonl|environment\.json|\.?[^/]*lock)$")
 COST = re.compile(rb"## Cost\n.*?(?=\n## )|>Cost</h2>.*?(?=<h2)", re.DOTALL)
 """The section of a study's report that says how many seconds its trainings took."""
 CHECKPOINT = re.compile(r"(.*/checkpoints)/step-(\d+)(/|$)")
-NOT_READY = "Fatal Python error: init"
-"""How the message of a Python begins that was interrupted before it could run any code."""
+NOT_READY = ("Fatal Python error: init", "Could not import runpy module")
+"""How messages of Python begin that was interrupted before it could run any code of cclm."""
 LIMIT = 300.0
 """Seconds after which a command counts as hanging."""
 PATIENCE = 60.0

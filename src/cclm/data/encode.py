@@ -2,9 +2,10 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,6 +16,7 @@ from cclm.data.filtering import DUPLICATE, Rules, filter_pairs
 from cclm.data.model_tokenizer import ModelTokenizer
 from cclm.data.readers.source import Pair
 from cclm.data.vocabulary import Segmenter, SubwordModel, segmenter_of
+from cclm.data.workers import Workers
 
 PieceIds = NDArray[np.uint32]
 
@@ -35,6 +37,8 @@ class EncodingTask:
 class Encoded:
     """A chunk as ids of the SentencePiece models, sentence after sentence: other, pivot, other, pivot, ..."""
 
+    language: str
+    split: str
     tokens: PieceIds
     lengths: NDArray[np.int64]
     digests: NDArray[np.uint64]
@@ -66,6 +70,8 @@ def encode(task: EncodingTask) -> Encoded:
             tokens.fromlist(other)  # four times as fast as NumPy takes numbers from Python
             tokens.fromlist(pivot)
     return Encoded(
+        language=task.language,
+        split=task.split,
         tokens=np.frombuffer(tokens, dtype=np.uint32),
         lengths=lengths[:, fits].T.ravel(),
         digests=digests[fits] if len(digests) else digests,
@@ -74,6 +80,14 @@ def encode(task: EncodingTask) -> Encoded:
         # Cleaned text has neither tabs nor line breaks.
         text=[] if task.split == "train" else [f"{pivot}\t{other}\n" for _, pivot, other in kept],
     )
+
+
+def encode_all(tasks: Iterable[EncodingTask], pool: Workers) -> Iterator[tuple[tuple[str, str], Iterator[Encoded]]]:
+    """The encoded chunks of the tasks, by language and split, which are given one after the other.
+
+    It is one stream, so that workers have something to do while the last chunks of a language are awaited.
+    """
+    return groupby(pool.map(encode, tasks), key=lambda chunk: (chunk.language, chunk.split))
 
 
 class DuplicateFilter:
@@ -101,7 +115,8 @@ class DuplicateFilter:
         sentences = np.repeat(keep, 2)
         tokens = chunk.tokens[np.repeat(sentences, chunk.lengths)]
         drops = chunk.drops + Counter({DUPLICATE: dropped})
-        return Encoded(tokens, chunk.lengths[sentences], chunk.digests[keep], drops, chunk.pairs, chunk.text)
+        lengths, digests = chunk.lengths[sentences], chunk.digests[keep]
+        return replace(chunk, tokens=tokens, lengths=lengths, digests=digests, drops=drops)
 
 
 class RawFile:
@@ -111,6 +126,8 @@ class RawFile:
         self._tokens_path, self._lengths_path = stem.with_suffix(".tokens"), stem.with_suffix(".lengths")
         self._text_path = stem.with_suffix(".tsv")
         stem.parent.mkdir(parents=True, exist_ok=True)
+        for path in (self._tokens_path, self._lengths_path):
+            path.touch()  # a text without sentences has no chunk that is written
         self.other_counts = np.zeros(other_pieces, dtype=np.int64)
         self.pivot_counts = np.zeros(pivot_pieces, dtype=np.int64)
 

@@ -155,7 +155,7 @@ def _identifier(languages: tuple[str, ...]) -> Identifier:
     return Identifier(languages)
 
 
-CHUNK = 10_000
+CHUNK = 3_000
 """Number of pairs per task of a worker process."""
 
 

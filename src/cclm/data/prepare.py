@@ -16,7 +16,7 @@ import numpy as np
 import sentencepiece
 
 from cclm.atomic import atomic_folder, refuse_foreign, restore
-from cclm.data.encode import DuplicateFilter, Encoded, EncodingTask, RawFile, encode
+from cclm.data.encode import DuplicateFilter, Encoded, EncodingTask, RawFile, encode_all
 from cclm.data.filtering import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
 from cclm.data.prepared import Prepared
 from cclm.data.subwords import Subwords, piece_counts, subwords_of
@@ -213,23 +213,26 @@ class _Builder:
     def _encode_all(
         self, rules: Rules, scans: dict[str, Scanned], models: dict[str, SubwordModel]
     ) -> tuple[dict[str, dict[str, RawFile]], dict[str, dict[str, Counter[str]]]]:
-        raw: dict[str, dict[str, RawFile]] = {}
-        drops: dict[str, dict[str, Counter[str]]] = {}
-        pivot_model = models[self.plan.data.pivot]
-        pivot_pieces = len(segmenter_of(pivot_model).pieces)
-        for lang, scanned in scans.items():
-            other_pieces = len(segmenter_of(models[lang]).pieces)
-            raw[lang], drops[lang] = {}, {}
-            for split in scanned.findings:
-                count = drops[lang][split] = Counter()
-                tasks = (
-                    EncodingTask(chunk, lang, split, rules, models[lang], pivot_model)
-                    for chunk in chunked(self.texts.read(lang, split, count), CHUNK)
-                )
-                file = raw[lang][split] = RawFile(self.staging / lang / split, other_pieces, pivot_pieces)
-                drop = self.plan.data.duplicates == "drop" and split == "train"
-                repeats = DuplicateFilter(scanned.repeated) if drop else None
-                file.write(self._counted(self.pool.map(encode, tasks), repeats, count))
+        splits = {lang: list(scanned.findings) for lang, scanned in scans.items()}
+        pieces = {name: len(segmenter_of(model).pieces) for name, model in models.items()}
+        pivot = self.plan.data.pivot
+        raw = {
+            lang: {split: RawFile(self.staging / lang / split, pieces[lang], pieces[pivot]) for split in own}
+            for lang, own in splits.items()
+        }
+        drops: dict[str, dict[str, Counter[str]]] = {
+            lang: {split: Counter() for split in own} for lang, own in splits.items()
+        }
+        tasks = (
+            EncodingTask(chunk, lang, split, rules, models[lang], models[pivot])
+            for lang, own in splits.items()
+            for split in own
+            for chunk in chunked(self.texts.read(lang, split, drops[lang][split]), CHUNK)
+        )
+        for (lang, split), chunks in encode_all(tasks, self.pool):
+            drop = self.plan.data.duplicates == "drop" and split == "train"
+            repeats = DuplicateFilter(scans[lang].repeated) if drop else None
+            raw[lang][split].write(self._counted(chunks, repeats, drops[lang][split]))
         return raw, drops
 
     def _counted(

@@ -124,6 +124,12 @@ def test_a_missing_dev_set_is_refused_before_any_text_is_read(unread: Path, comm
     assert not (unread / "work").exists()
 
 
+def test_a_graph_of_languages_of_one_kind_is_refused_before_any_text_is_read(unread: Path) -> None:
+    """In words of recipes."""
+    assert "data.low_resource is empty" in refused(unread, "graph", "recipe.yaml", "data.low_resource=[]")
+    assert not (unread / "work").exists()
+
+
 @pytest.mark.parametrize("command", ["benchmark", "sweep"])
 def test_a_device_that_is_not_there_is_refused_before_any_text_is_read(unread: Path, command: str) -> None:
     """By every command that trains; in one line, and not by the process of each bitext model."""

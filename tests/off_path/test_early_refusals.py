@@ -95,8 +95,8 @@ BEFORE_READING = [
     pytest.param(("graph.file=missing.json",), "missing.json", id="graph-file-missing"),
     pytest.param(("graph.file=graph.json",), "por", id="graph-of-other-languages"),
     pytest.param(("training.device=cuda:99",), "training.device", id="device"),
-    pytest.param(("work=recipe.yaml",), "recipe.yaml is a file; choose another folder", id="work-is-a-file"),
-    pytest.param(("work=recipe.yaml/sub",), "recipe.yaml is a file; choose another folder", id="work-below-a-file"),
+    pytest.param(("work=recipe.yaml",), "recipe.yaml: a file, and work needs a folder", id="work-is-a-file"),
+    pytest.param(("work=recipe.yaml/sub",), "recipe.yaml: a file, and work needs a folder", id="work-below-a-file"),
     pytest.param(("training.device=mps",), "training.device", id="device-of-another-kind-of-machine"),
 ]
 

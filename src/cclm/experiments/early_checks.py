@@ -36,7 +36,7 @@ def refuse_read_only_work(work: Path) -> None:
     """Refuses a work folder that does not exist and cannot be made, before the text is read for it."""
     above = next(folder for folder in (work, *work.absolute().parents) if folder.exists())
     if not above.is_dir():
-        raise ConfigError(f"work {work}: {above} is a file; choose another folder with work=FOLDER")
+        raise ConfigError(f"{above}: a file, and work needs a folder there; choose another with work=FOLDER")
     if above != work and not os.access(above, os.W_OK):
         raise DataError(f"{work}: cannot be made, {above} is read-only; choose another folder with work=FOLDER")
 

@@ -116,6 +116,15 @@ def test_what_needs_no_text_is_refused_before_any_is_read(
     assert not (unread / "work").exists()
 
 
+def test_a_dev_set_without_a_pair_is_refused_before_any_training_text_is_read(unread: Path) -> None:
+    """That of the last language: a line that is no pair stands in the training text of the first one."""
+    (unread / "text" / "aze.dev.tsv").write_text("one side alone\t\n")
+    with (unread / "text" / "tur.train.tsv").open("a") as file:
+        file.write("no pair\n")
+    message = refused(unread, "prepare", "recipe.yaml")
+    assert "the dev set of aze has no pair with text on both sides" in message
+
+
 @pytest.mark.parametrize("command", ["benchmark", "train", "run", "sweep"])
 def test_a_missing_dev_set_is_refused_before_any_text_is_read(unread: Path, command: str) -> None:
     """Which splits there are is known from the names of the files."""

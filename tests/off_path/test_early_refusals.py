@@ -95,6 +95,8 @@ BEFORE_READING = [
     pytest.param(("graph.file=missing.json",), "missing.json", id="graph-file-missing"),
     pytest.param(("graph.file=graph.json",), "por", id="graph-of-other-languages"),
     pytest.param(("training.device=cuda:99",), "training.device", id="device"),
+    pytest.param(("work=recipe.yaml",), "recipe.yaml: a file, and work needs a folder", id="work-is-a-file"),
+    pytest.param(("work=recipe.yaml/sub",), "recipe.yaml: a file, and work needs a folder", id="work-below-a-file"),
     pytest.param(("training.device=mps",), "training.device", id="device-of-another-kind-of-machine"),
 ]
 
@@ -114,11 +116,26 @@ def test_what_needs_no_text_is_refused_before_any_is_read(
     assert not (unread / "work").exists()
 
 
+def test_a_dev_set_without_a_pair_is_refused_before_any_training_text_is_read(unread: Path) -> None:
+    """That of the last language: a line that is no pair stands in the training text of the first one."""
+    (unread / "text" / "aze.dev.tsv").write_text("one side alone\t\n")
+    with (unread / "text" / "tur.train.tsv").open("a") as file:
+        file.write("no pair\n")
+    message = refused(unread, "prepare", "recipe.yaml")
+    assert "the dev set of aze has no pair with text on both sides" in message
+
+
 @pytest.mark.parametrize("command", ["benchmark", "train", "run", "sweep"])
 def test_a_missing_dev_set_is_refused_before_any_text_is_read(unread: Path, command: str) -> None:
     """Which splits there are is known from the names of the files."""
     (unread / "text" / "aze.dev.tsv").unlink()
     assert "aze: no dev set" in refused(unread, command, "recipe.yaml")
+    assert not (unread / "work").exists()
+
+
+def test_a_graph_of_languages_of_one_kind_is_refused_before_any_text_is_read(unread: Path) -> None:
+    """In words of recipes."""
+    assert "data.low_resource is empty" in refused(unread, "graph", "recipe.yaml", "data.low_resource=[]")
     assert not (unread / "work").exists()
 
 

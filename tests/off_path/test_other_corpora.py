@@ -194,6 +194,14 @@ def test_a_folder_without_permission_is_an_error(folder: Path) -> None:
     assert (ended.code, ended.stderr) == (1, "cclm: data.path moses: moses/aze-eng: Permission denied\n")
 
 
+@pytest.mark.parametrize("command", ["doctor", "prepare"])
+def test_one_file_is_not_taken_for_the_text_of_several_languages(folder: Path, command: str) -> None:
+    """A path without {lang} that is a file and no folder."""
+    result = cclm(folder, command, "recipe.yaml", "data.path=text/aze.train.tsv")
+    assert result.returncode == 1
+    assert "text/aze.train.tsv: one file for 2 languages; put {lang} into the path" in result.stdout + result.stderr
+
+
 def test_a_folder_of_save_to_disk_is_read(tmp_path: Path) -> None:
     """A DatasetDict on disk, a folder for each language, as `datasets` itself writes it."""
     from datasets import Dataset, DatasetDict

@@ -92,6 +92,7 @@ MISTAKES = [
     ("training.max_steps=many", "training.max_steps must be an integer; got 'many'"),
     ("model.dropout=much", "model.dropout must be a number; got 'much'"),
     ("training.bleu=perhaps", "training.bleu must be true or false; got 'perhaps'"),
+    ("data.cut={dev:5}", "unknown key 'data.cut.dev:5'; YAML needs a space after the colon: dev: 5"),
     ("name=a/b", "name must have letters, digits, '.', '_' and '-' only"),
 ]
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from cclm.atomic import write_if_changed
 from cclm.data.prepared import Prepared
 from cclm.errors import DataError
+from cclm.experiments.early_checks import refuse_one_kind
 from cclm.experiments.graph import language_graph, write_graph
 from cclm.experiments.pipeline import Pipeline
 from cclm.recipe.schema import Recipe
@@ -73,6 +74,7 @@ def _reasons(prepared: Prepared) -> list[RenderableType]:
 def graph(recipe: Recipe, *, as_json: bool, workers: int | None = None) -> None:
     """Writes graph.json and graph.svg into the recipe's work folder, and prints the similarities."""
     pipeline = Pipeline(recipe, workers=workers)
+    refuse_one_kind(recipe.data, "and the language graph is between HRLs and LRLs; name languages of both kinds")
     pipeline.refuse_occupied(("graph",))
     if recipe.graph.file:
         pipeline.migrate_data()

@@ -150,6 +150,15 @@ def empty_set(language: str, split: str) -> str:
     )
 
 
+def refuse_empty_sets(texts: Texts, languages: Iterable[str]) -> None:
+    """Raises DataError for a dev or test set without a complete pair. Reads each up to its first one."""
+    for lang in languages:
+        for split in texts.splits(lang):
+            pairs = texts.read(lang, split, Counter())
+            if split != "train" and not any(clean(pivot)[0] and clean(other)[0] for _, pivot, other in pairs):
+                raise DataError(empty_set(lang, split))
+
+
 @lru_cache(maxsize=4)
 def _identifier(languages: tuple[str, ...]) -> Identifier:
     return Identifier(languages)

@@ -17,7 +17,7 @@ import sentencepiece
 
 from cclm.atomic import atomic_folder, refuse_foreign, restore
 from cclm.data.encode import DuplicateFilter, Encoded, EncodingTask, RawFile, encode_all
-from cclm.data.filtering import CHUNK, Findings, Rules, Scanned, empty_set, evaluation_digests, scan_language
+from cclm.data.filtering import CHUNK, Findings, Rules, Scanned, evaluation_digests, refuse_empty_sets, scan_language
 from cclm.data.prepared import Prepared
 from cclm.data.subwords import Subwords, piece_counts, subwords_of
 from cclm.data.texts import Texts
@@ -189,8 +189,9 @@ class _Builder:
     def build(self, made_from: MadeFrom) -> None:
         """Reads the text twice: first to check it and to learn subwords, then to encode it."""
         languages = self.plan.data.languages
+        refuse_empty_sets(self.texts, languages)  # before any training text is read
         rules = Rules(self.plan.data, evaluation_digests(self.texts, languages))
-        scans = {lang: self._scan(lang, rules) for lang in languages}
+        scans = {lang: scan_language(self.texts, lang, rules, self.pool, self.progress) for lang in languages}
         drops_leaked = self.plan.data.leakage == "drop"
         rules = replace(rules, thorough=False, leaked=rules.leaked if drops_leaked else frozenset())
         kept = {lang: scan.findings["train"].kept for lang, scan in scans.items()}
@@ -202,13 +203,6 @@ class _Builder:
         for name, vocabulary in vocabularies.items():
             (self.staging / f"{name}.json").write_text(vocabulary.file().text(), encoding="utf-8")
         self._write_manifest(made_from, sizes, scans, encoded, vocabularies)
-
-    def _scan(self, lang: str, rules: Rules) -> Scanned:
-        scan = scan_language(self.texts, lang, rules, self.pool, self.progress)
-        for split in ("dev", "test"):
-            if split in scan.findings and scan.findings[split].is_empty:
-                raise DataError(empty_set(lang, split))
-        return scan
 
     def _encode_all(
         self, rules: Rules, scans: dict[str, Scanned], models: dict[str, SubwordModel]

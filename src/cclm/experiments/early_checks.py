@@ -25,9 +25,18 @@ def refuse_impossible_curriculum(recipe: Recipe) -> None:
     recipe.curriculum.build(graph, sizes=dict.fromkeys(languages, 1), benchmark=losses)
 
 
+def refuse_one_kind(data: DataSection, why: str) -> None:
+    """Refuses languages of one kind where there have to be two."""
+    for side in ("high_resource", "low_resource"):
+        if not getattr(data, side):
+            raise ConfigError(f"data.{side} is empty, {why}")
+
+
 def refuse_read_only_work(work: Path) -> None:
     """Refuses a work folder that does not exist and cannot be made, before the text is read for it."""
     above = next(folder for folder in (work, *work.absolute().parents) if folder.exists())
+    if not above.is_dir():
+        raise ConfigError(f"{above}: a file, and work needs a folder there; choose another with work=FOLDER")
     if above != work and not os.access(above, os.W_OK):
         raise DataError(f"{work}: cannot be made, {above} is read-only; choose another folder with work=FOLDER")
 
@@ -134,12 +143,11 @@ def task_languages(data: DataSection) -> dict[str, str]:
 
 
 def _any_graph(recipe: Recipe, languages: dict[str, str]) -> LanguageGraph:
+    why = (
+        "and the competence gate admits LRLs by the competence of HRLs; name languages of both kinds, or set"
+        " curriculum.gate={name: all}"
+    )
+    refuse_one_kind(recipe.data, why)
     hrls = [name for name, lang in languages.items() if lang in recipe.data.high_resource]
     lrls = [name for name, lang in languages.items() if lang in recipe.data.low_resource]
-    for side, names in (("high_resource", hrls), ("low_resource", lrls)):
-        if not names:
-            raise ConfigError(
-                f"data.{side} is empty, and the competence gate admits LRLs by the competence of HRLs;"
-                " name languages of both kinds, or set curriculum.gate={name: all}"
-            )
     return LanguageGraph(hrls, lrls, {lrl: dict.fromkeys(hrls, 1.0) for lrl in lrls})

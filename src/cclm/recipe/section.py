@@ -54,6 +54,8 @@ def _explain(details: ErrorDetails, model: type[Section]) -> str:
     kind, given, context = details["type"], details["input"], details.get("ctx", {})
     path, keys = _resolve(details["loc"], model)
     where = ".".join(path)
+    if kind == "extra_forbidden" and ":" in path[-1]:
+        return f"unknown key {where!r}; YAML needs a space after the colon: {path[-1].replace(':', ': ', 1)}"
     if kind == "extra_forbidden":
         similar = difflib.get_close_matches(path[-1], keys, n=1) or (
             _in_a_section(path[0], model) if len(path) == 1 else []

@@ -68,7 +68,8 @@ def _check_pattern(source: Source) -> None:
         )
     if given and "side" not in given and source.format == "moses":
         raise DataError(f"data.path {path}: moses text has two files per pair; put {{side}} where their names differ")
-    if given and "lang" not in given and source.format == "tsv" and len(source.languages) > 1:
+    is_file = given or Path(path).is_file()
+    if is_file and "lang" not in given and source.format == "tsv" and len(source.languages) > 1:
         raise DataError(f"data.path {path}: one file for {len(source.languages)} languages; put {{lang}} into the path")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import assert_done, assert_refused, cclm, finish, listing, read_json, start
+from command import assert_done, assert_refused, cclm, finish, listing, read_json, running, start, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +63,18 @@ def test_a_link_to_a_disk_that_is_not_mounted_is_named(project: Path, name: str)
         ended, f"{name}: a link to {project}/scratch/disk, which is not there; is its disk mounted?", codes=[1]
     )
     assert listing(project) == before
+
+
+def test_a_run_that_is_deleted_while_it_is_trained_is_not_made_again(fresh: Path) -> None:
+    """Checkpoints would appear without the log and the settings, with the advice to go on from there."""
+    run = fresh / "work" / "runs" / "small"
+    command = ["train", "recipe.yaml", "training.max_steps=1000000", "training.validate_every=1000000"]
+    with running(*command, folder=fresh) as process:
+        wait_for(lambda: (run / "log.jsonl").exists() and (run / "log.jsonl").stat().st_size, process)
+        run.rename(fresh / "moved")
+        ended = finish(process)
+    assert_refused(ended, "work/runs/small was deleted, moved or replaced", codes=[1])
+    assert not run.exists()
 
 
 def test_a_run_is_extended_from_its_own_folder(project: Path) -> None:

@@ -52,6 +52,21 @@ def test_a_model_in_a_folder_whose_name_is_no_utf8_is_named(project: Path) -> No
     assert_refused(ended, "w\\udcff/runs/small/ctranslate2", "UTF-8", "rename it", codes=[1])
 
 
+@pytest.mark.parametrize(
+    ("encoding", "work", "printed"),
+    [("latin-1", "ə", "\\u0259"), ("utf-8:strict", os.fsdecode(b"w\xff"), "w\N{REPLACEMENT CHARACTER}")],
+)
+def test_a_path_that_standard_output_cannot_encode_is_printed(
+    project: Path, encoding: str, work: str, printed: str
+) -> None:
+    """Escaped, or as the bytes that it has on disk, which a shell can use."""
+    (project / "work").rename(project / work)
+    run = Path(work) / "runs" / "small"
+    ended = cclm("report", run, folder=project, environment={"PYTHONIOENCODING": encoding})
+    assert_done(ended)
+    assert f"{printed}/runs/small/report.html" in ended.stdout, ended
+
+
 @pytest.mark.parametrize("name", ["work", "work/cache", "work/runs", "work/runs/small", "work/runs/small/checkpoints"])
 def test_a_link_to_a_disk_that_is_not_mounted_is_named(project: Path, name: str) -> None:
     """No run begins anew because its checkpoints are not there."""

@@ -1,10 +1,12 @@
 """The entry point: runs a command and turns errors into a message and an exit code: 0 success, 1 failure, 2 wrong usage
 or settings, 128 + N after signal N (130 for SIGINT, 143 for SIGTERM)."""
 
+import codecs
 import io
 import os
 import sys
 import warnings
+from contextlib import suppress
 from typing import Any, TextIO
 
 import click
@@ -155,10 +157,18 @@ def _replace_streams() -> None:
 
 
 def _text_stream(raw: io.FileIO, old: TextIO, *, line_buffering: bool = False) -> io.TextIOWrapper:
-    """A stream of text with the encoding of an old one."""
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw), old.encoding, old.errors, line_buffering=line_buffering or raw.isatty()
-    )
+    """A stream of text with the encoding of an old one, which need not have all characters of languages and paths."""
+    codecs.register_error("cclm", _escaped)
+    errors = "cclm" if old.errors == "strict" else old.errors
+    return io.TextIOWrapper(io.BufferedWriter(raw), old.encoding, errors, line_buffering=line_buffering or raw.isatty())
+
+
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Bytes of a path that are not UTF-8 as they are, so that a shell finds the path; other characters as \\uXXXX."""
+    for handler in ("surrogateescape", "backslashreplace"):
+        with suppress(UnicodeError):
+            return codecs.lookup_error(handler)(error)
+    raise error
 
 
 if __name__ == "__main__":

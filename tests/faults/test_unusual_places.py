@@ -67,6 +67,14 @@ def test_a_path_that_standard_output_cannot_encode_is_printed(
     assert f"{printed}/runs/small/report.html" in ended.stdout, ended
 
 
+def test_a_folder_for_temporary_files_with_a_long_path_is_named(fresh: Path) -> None:
+    """Python's processes find each other by sockets in it."""
+    long = fresh / ("d" * 120)
+    long.mkdir()
+    command = ["benchmark", "recipe.yaml", "benchmark={max_steps: 2}", "training.max_steps=2"]
+    assert_refused(cclm(*command, folder=fresh, environment={"TMPDIR": str(long)}), "TMPDIR", "shorter", codes=[1])
+
+
 @pytest.mark.parametrize("name", ["work", "work/cache", "work/runs", "work/runs/small", "work/runs/small/checkpoints"])
 def test_a_link_to_a_disk_that_is_not_mounted_is_named(project: Path, name: str) -> None:
     """No run begins anew because its checkpoints are not there."""

@@ -2,11 +2,12 @@
 
 import json
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import assert_done, assert_refused, cclm, finish, listing, read_json, running, start, wait_for
+from command import assert_done, assert_refused, cclm, finish, limited, listing, read_json, running, start, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +74,12 @@ def test_a_folder_for_temporary_files_with_a_long_path_is_named(fresh: Path) -> 
     long.mkdir()
     command = ["benchmark", "recipe.yaml", "benchmark={max_steps: 2}", "training.max_steps=2"]
     assert_refused(cclm(*command, folder=fresh, environment={"TMPDIR": str(long)}), "TMPDIR", "shorter", codes=[1])
+
+
+def test_too_little_memory_to_load_a_package_is_told_in_a_line(fresh: Path) -> None:
+    few = limited(resource.RLIMIT_AS, 200 << 20)
+    ended = cclm("prepare", "recipe.yaml", "work=other", "--workers", "1", folder=fresh, prepare=few)
+    assert_refused(ended, "out of memory", codes=[1])
 
 
 @pytest.mark.parametrize("name", ["work", "work/cache", "work/runs", "work/runs/small", "work/runs/small/checkpoints"])

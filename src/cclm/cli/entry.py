@@ -91,6 +91,10 @@ def _refuse_deleted_folder() -> None:
 def _message_and_code(error: BaseException) -> tuple[str, int] | None:
     """The message and the exit code of an error that a user can fix; None for a bug in cclm."""
     match error:
+        case MemoryError():
+            return "out of memory", 1
+        case ImportError() if "failed to map segment" in str(error) or "cannot allocate memory" in str(error):
+            return f"out of memory while a package was loaded: {error}", 1
         case ConfigError():
             return str(error), 2
         case DataError() | TrainingError():

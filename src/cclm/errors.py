@@ -25,7 +25,9 @@ class TrainingError(RuntimeError):
 def explain_os_error(error: OSError) -> str:
     """The message for a file that cannot be read or written: its name, and what is wrong with it."""
     name = error.filename2 or error.filename  # of a rename, the file that was to be written
-    return f"{name}: {error.strerror or error}" if name else str(error)
+    if "AF_UNIX path too long" in str(error):  # sockets of Python's processes are there; a path may have 100 bytes
+        return "TMPDIR is too long for sockets; set it to a shorter path, as in TMPDIR=/tmp"
+    return f"{name}: {error.strerror or error}" if name else error.strerror or str(error)
 
 
 class Interrupted(Exception):

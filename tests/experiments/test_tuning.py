@@ -96,7 +96,7 @@ def test_the_chosen_value_holds_whatever_the_arm_says_of_it(tmp_path: Path, arm:
             r"ccl-m: curriculum\.every cannot be 0: .*greater than or equal",
         ),
         ("tune.arms.uniform={curriculum.gate.threshold: [0.5, 1]}", r"uniform: .* cannot be 0\.5: .*unknown key"),
-        ("tune.arms.ccl-m=5", r"tune\.arms\.ccl-m should be a valid dictionary; got 5"),
+        ("tune.arms.ccl-m=5", r"tune\.arms\.ccl-m must be a section: keys and their values; got 5"),
         ("tune.sed=1", r"unknown key 'tune\.sed'; did you mean 'seed'\?"),
     ],
 )

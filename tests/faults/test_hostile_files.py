@@ -291,6 +291,29 @@ def test_a_damaged_file_of_a_run_directory_is_named_by_report(project: Path, run
         assert_refused(ended, name)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "commands"),
+    [
+        ("config.yaml", [["runs", "work"], ["score", RUN]]),
+        ("log.jsonl", [["runs", "work"], MORE]),
+        ("timing.jsonl", [MORE]),
+        ("translations/test.aze-eng.txt", [["report", RUN], ["score", RUN]]),
+    ],
+)
+def test_a_pipe_in_a_run_directory_is_not_waited_for(
+    project: Path, run: Path, name: str, commands: list[list[str]]
+) -> None:
+    """No writer may ever come: the file is named, or made anew."""
+    for arguments in commands:
+        (run / name).unlink(missing_ok=True)
+        os.mkfifo(run / name)
+        ended = cclm(*arguments, folder=project, limit=30)
+        told = ended.stdout + ended.stderr
+        assert "Traceback" not in told
+        assert f"{name}: not a regular file" in told or not (run / name).is_fifo(), ended
+
+
 # --- scorers ----------------------------------------------------------------------------------------------------------
 
 

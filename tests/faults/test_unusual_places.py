@@ -2,11 +2,12 @@
 
 import json
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import assert_done, assert_refused, cclm, finish, listing, read_json, start
+from command import assert_done, assert_refused, cclm, finish, limited, listing, read_json, running, start, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +53,35 @@ def test_a_model_in_a_folder_whose_name_is_no_utf8_is_named(project: Path) -> No
     assert_refused(ended, "w\\udcff/runs/small/ctranslate2", "UTF-8", "rename it", codes=[1])
 
 
+@pytest.mark.parametrize(
+    ("encoding", "work", "printed"),
+    [("latin-1", "ə", "\\u0259"), ("utf-8:strict", os.fsdecode(b"w\xff"), "w\N{REPLACEMENT CHARACTER}")],
+)
+def test_a_path_that_standard_output_cannot_encode_is_printed(
+    project: Path, encoding: str, work: str, printed: str
+) -> None:
+    """Escaped, or as the bytes that it has on disk, which a shell can use."""
+    (project / "work").rename(project / work)
+    run = Path(work) / "runs" / "small"
+    ended = cclm("report", run, folder=project, environment={"PYTHONIOENCODING": encoding})
+    assert_done(ended)
+    assert f"{printed}/runs/small/report.html" in ended.stdout, ended
+
+
+def test_a_folder_for_temporary_files_with_a_long_path_is_named(fresh: Path) -> None:
+    """Python's processes find each other by sockets in it."""
+    long = fresh / ("d" * 120)
+    long.mkdir()
+    command = ["benchmark", "recipe.yaml", "benchmark={max_steps: 2}", "training.max_steps=2"]
+    assert_refused(cclm(*command, folder=fresh, environment={"TMPDIR": str(long)}), "TMPDIR", "shorter", codes=[1])
+
+
+def test_too_little_memory_to_load_a_package_is_told_in_a_line(fresh: Path) -> None:
+    few = limited(resource.RLIMIT_AS, 200 << 20)
+    ended = cclm("prepare", "recipe.yaml", "work=other", "--workers", "1", folder=fresh, prepare=few)
+    assert_refused(ended, "out of memory", codes=[1])
+
+
 @pytest.mark.parametrize("name", ["work", "work/cache", "work/runs", "work/runs/small", "work/runs/small/checkpoints"])
 def test_a_link_to_a_disk_that_is_not_mounted_is_named(project: Path, name: str) -> None:
     """No run begins anew because its checkpoints are not there."""
@@ -63,6 +93,18 @@ def test_a_link_to_a_disk_that_is_not_mounted_is_named(project: Path, name: str)
         ended, f"{name}: a link to {project}/scratch/disk, which is not there; is its disk mounted?", codes=[1]
     )
     assert listing(project) == before
+
+
+def test_a_run_that_is_deleted_while_it_is_trained_is_not_made_again(fresh: Path) -> None:
+    """Checkpoints would appear without the log and the settings, with the advice to go on from there."""
+    run = fresh / "work" / "runs" / "small"
+    command = ["train", "recipe.yaml", "training.max_steps=1000000", "training.validate_every=1000000"]
+    with running(*command, folder=fresh) as process:
+        wait_for(lambda: (run / "log.jsonl").exists() and (run / "log.jsonl").stat().st_size, process)
+        run.rename(fresh / "moved")
+        ended = finish(process)
+    assert_refused(ended, "work/runs/small was deleted, moved or replaced", codes=[1])
+    assert not run.exists()
 
 
 def test_a_run_is_extended_from_its_own_folder(project: Path) -> None:

@@ -98,7 +98,7 @@ def test_an_invalid_override_is_refused(change: str, message: str) -> None:
         ),
         ({"sampler": {"name": "temperature", "tau": "hot"}}, "x: sampler.tau must be a number or a list"),
         ({"every": 0}, "x: every should be greater than or equal to 1; got 0"),
-        ({"gate": 3}, "x: gate should be a valid dictionary or object"),
+        ({"gate": 3}, "x: gate must be a section: keys and their values; got 3"),
         (
             {"probe": {"share": 0.05}, "dev_sample": 64},
             "x: probe and dev_sample are both set (share 0.05, 64 sentences): set one of them to null",

@@ -1,10 +1,12 @@
 """The entry point: runs a command and turns errors into a message and an exit code: 0 success, 1 failure, 2 wrong usage
 or settings, 128 + N after signal N (130 for SIGINT, 143 for SIGTERM)."""
 
+import codecs
 import io
 import os
 import sys
 import warnings
+from contextlib import suppress
 from typing import Any, TextIO
 
 import click
@@ -89,6 +91,10 @@ def _refuse_deleted_folder() -> None:
 def _message_and_code(error: BaseException) -> tuple[str, int] | None:
     """The message and the exit code of an error that a user can fix; None for a bug in cclm."""
     match error:
+        case MemoryError():
+            return "out of memory", 1
+        case ImportError() if "failed to map segment" in str(error) or "cannot allocate memory" in str(error):
+            return f"out of memory while a package was loaded: {error}", 1
         case ConfigError():
             return str(error), 2
         case DataError() | TrainingError():
@@ -155,10 +161,18 @@ def _replace_streams() -> None:
 
 
 def _text_stream(raw: io.FileIO, old: TextIO, *, line_buffering: bool = False) -> io.TextIOWrapper:
-    """A stream of text with the encoding of an old one."""
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw), old.encoding, old.errors, line_buffering=line_buffering or raw.isatty()
-    )
+    """A stream of text with the encoding of an old one, which need not have all characters of languages and paths."""
+    codecs.register_error("cclm", _escaped)
+    errors = "cclm" if old.errors == "strict" else old.errors
+    return io.TextIOWrapper(io.BufferedWriter(raw), old.encoding, errors, line_buffering=line_buffering or raw.isatty())
+
+
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Bytes of a path that are not UTF-8 as they are, so that a shell finds the path; other characters as \\uXXXX."""
+    for handler in ("surrogateescape", "backslashreplace"):
+        with suppress(UnicodeError):
+            return codecs.lookup_error(handler)(error)
+    raise error
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from cclm.data.language_identification import Identifier
 from cclm.errors import DataError
+from cclm.formats.base import read_regular
 from cclm.formats.scores import METRICS, Means, MetricName, Row, Scores, Signature
 from cclm.recipe.schema import DataSection
 
@@ -79,7 +80,7 @@ def bleu(hypotheses: list[str], references: list[str]) -> float:
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file. Only \\n ends a line: sentences may contain the other line separators of Unicode."""
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_regular(path).decode("utf-8")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8 ({error.reason})") from None

@@ -78,7 +78,13 @@ class JsonFile(Part):
 
 
 def read_regular(path: Path) -> bytes:
-    """The content of a file; OSError if it is not a regular one.
+    """The content of a file; OSError if it is not a regular one."""
+    refuse_irregular(path)
+    return path.read_bytes()
+
+
+def refuse_irregular(path: Path) -> None:
+    """Raises OSError if the file is missing or not a regular one.
 
     Opening a pipe without a writer would block forever. The shell's `<(...)` is /dev/fd/N and has a writer.
     """
@@ -86,7 +92,6 @@ def read_regular(path: Path) -> bytes:
     is_open = stat.S_ISFIFO(mode) and path.parts[:2] == ("/", "dev")
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_open):
         raise OSError(errno.EINVAL, "not a regular file; copy its content into one", str(path))
-    return path.read_bytes()
 
 
 def sha256(path: Path) -> str:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
 
 from cclm.errors import DataError
-from cclm.formats.base import explain, parse_json
+from cclm.formats.base import explain, parse_json, read_regular, refuse_irregular
 
 PerLanguage = dict[str, float | None]
 ADVICE = "restore the file from a copy, or train the run again under another name"
@@ -192,7 +192,7 @@ class Log:
 def read_events(path: Path) -> Iterator[Event]:
     """The events in a file. An incomplete last line is ignored."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_regular(path).split(b"\n")
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
     last = max((number for number, line in enumerate(lines, 1) if line.strip()), default=0)
@@ -221,6 +221,7 @@ def events_backwards(path: Path) -> Iterator[Event]:
 
 def _lines_backwards(path: Path, block: int = 1 << 16) -> Iterator[bytes]:
     """The complete lines of a file, the last one first."""
+    refuse_irregular(path)
     with path.open("rb") as file:
         left, rest = file.seek(0, os.SEEK_END), b""
         is_torn = True  # what follows the last newline

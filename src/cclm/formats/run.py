@@ -139,7 +139,7 @@ class Timing(Part):
 def read_timing(path: Path) -> Iterator[Timing]:
     """Reads timing.jsonl. An incomplete last line is ignored."""
     advice = "remove the file: it only records how long training took"
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+    for number, line in enumerate(read_regular(path).split(b"\n")[:-1], 1):
         source = f"{path} line {number}"
         try:
             yield Timing.model_validate(parse_json(line, source, advice))

@@ -80,6 +80,8 @@ _EXPECTED = {
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be an integer"),
     **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
     **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a section: keys and their values"),
+    "list_type": "must be a list, as in [aze, bel]",
     "string_pattern_mismatch": "must have letters, digits, '.', '_' and '-' only, at most 64, and no '.' in front",
 }
 """Mistakes that pydantic explains in its own terms, in ours."""

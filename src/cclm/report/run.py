@@ -10,7 +10,7 @@ from ruamel.yaml.error import YAMLError
 
 from cclm.curriculum import LanguageGraph
 from cclm.errors import ConfigError, DataError
-from cclm.formats.base import parse_json
+from cclm.formats.base import parse_json, read_regular
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log
@@ -196,7 +196,7 @@ def _sentences(path: Path) -> list[dict[str, str | None]]:
 
 def _lines(path: Path) -> list[str]:
     """The lines of a file. Only \\n ends a line: sentences may contain the other line separators of Unicode."""
-    text = path.read_bytes().decode("utf-8", errors="replace")
+    text = read_regular(path).decode("utf-8", errors="replace")
     return text.removesuffix("\n").split("\n") if text else []
 
 

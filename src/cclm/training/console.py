@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from cclm.formats.base import refuse_irregular
 from cclm.formats.checkpoint import Progress
 from cclm.formats.log import PerLanguage, Probe, Stopped, Train, Validation
 from cclm.formats.run import Timing
@@ -47,6 +48,8 @@ class TrainingConsole:
         self._console = Console(stderr=True)
         self._is_silent = is_silent
         self._live = Live(console=self._console, auto_refresh=False) if not is_silent and sys.stderr.isatty() else None
+        if timing and timing.exists():
+            refuse_irregular(timing)
         self._timing = timing.open("ab", buffering=0) if timing else None
         self._start = self._last = time.monotonic()
         self._first_step = progress.step

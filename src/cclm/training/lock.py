@@ -45,6 +45,7 @@ class Lock:
         self._lock = FileLock(self._path, blocking=False)
         self._over = threading.Event()
         self._dead, self._this, self._last_beat = DEAD_AFTER_SECONDS, _this_process(), 0.0
+        self._place: tuple[int, int] | None = None
         self._watched: tuple[float, float] | None = None  # the last heartbeat of another owner, and when it was noticed
 
     def __enter__(self) -> "Lock":
@@ -69,7 +70,7 @@ class Lock:
         if before and _is_elsewhere(before) and not self._is_silent():
             self._lock.release()
             return False
-        self._this = _this_process()
+        self._this, self._place = _this_process(), _identity(self._folder)
         self._path.write_text(self._this.text(), encoding="utf-8")  # in place: the lock is on this very file
         self._last_beat = time.time()
         return True
@@ -114,7 +115,15 @@ class Lock:
         self._lock.release()
 
     def check(self) -> None:
-        """Raises TrainingError if another process has taken the folder over. Called before anything is written."""
+        """Raises TrainingError if another process has taken the folder over. Called before anything is written.
+
+        Also if somebody has deleted or moved the folder: a part of a run would appear in its place.
+        """
+        if self._place and _identity(self._folder) not in (None, self._place):
+            raise TrainingError(
+                f"{self._folder} was deleted, moved or replaced while this process worked on it;"
+                " nothing more is written here"
+            )
         if time.time() - self._last_beat < self._dead / 2:
             return  # nobody counts this process as dead
         if self._is_lost():
@@ -145,6 +154,18 @@ class Lock:
     def _refused(self, owner: Owner | None) -> TrainingError:
         who = f"process {owner.pid} on {owner.host}" if owner else "another process"
         return TrainingError(f"{self._folder} belongs to {who}: only one process may train it")
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """What distinguishes a folder from another one that has its name later; (0, 0) if there is none, None if that is
+    unknown, as on a disk that does not answer."""
+    try:
+        found = folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, 0
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def dead_after() -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cclm.errors import TrainingError
+from cclm.formats.base import refuse_irregular
 from cclm.formats.log import Event, Probe, Train, Validation, read_events, without_nan
 from cclm.formats.run import LOG
 from cclm.messages import Say
@@ -27,6 +28,8 @@ class LogWriter:
         self._is_kept, self._path = path is not None, path or Path(os.devnull)
         with self._errors():
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            if path and path.exists():
+                refuse_irregular(self._path)
             # Unbuffered: after a full disk, a buffer would be written again when the file is closed.
             self._file = self._path.open("ab", buffering=0)
             if path:

@@ -262,6 +262,29 @@ def test_a_dry_run_of_a_sweep_refuses_what_the_sweep_refuses(folder: Path) -> No
     assert "curriculum.every: 5 -> 4" in refused(folder, *sweep, "curriculum.every=4", "--dry-run")
 
 
+def test_a_study_of_static_methods_trains_no_bitext_models(folder: Path) -> None:
+    """Nothing needs L* there. A study that was begun with L* keeps it, even if the arms that asked for it are gone."""
+    begun = STUDY.replace("benchmark.file: table.json, ", "").replace("[1, 2]", "[1]")
+    begun = begun.replace("primary: [[ccl-m, proportional]]\n", "")
+    uniform = "  uniform: {curriculum.gate: {name: all}, curriculum.sampler: {name: temperature, tau: 100}}\n"
+    (folder / "mini.yaml").write_text(begun.replace("  ccl-m: {}\n", uniform))
+    assert "bitext models" not in done(folder, "study", "mini.yaml", "--dry-run").stdout
+    done(folder, "study", "mini.yaml")
+    assert not (folder / "work" / "benchmark.json").exists()
+    assert results(folder)["benchmark"]["losses"] == {}
+    assert {trial["state"] for trial in results(folder)["trials"]} == {"finished"}
+    before = contents(folder / "work" / "runs" / "proportional.1")
+    (folder / "gated.yaml").write_text(begun.replace("name: mini", "name: gated"))
+    done(folder, "study", "gated.yaml", *SHORT)
+    assert contents(folder / "work" / "runs" / "proportional.1") == before  # of the first study
+    own = folder / "work" / "runs" / "gated.proportional.1" / "made_from.json"
+    kept = own.read_bytes()
+    static = begun.replace("name: mini", "name: gated").replace("  ccl-m: {}\n", "")
+    (folder / "gated.yaml").write_text(static)
+    done(folder, "study", "gated.yaml", *SHORT)
+    assert own.read_bytes() == kept
+
+
 def test_arms_of_a_study_may_have_reference_losses_of_their_own(folder: Path) -> None:
     trained = "benchmark: {method: multilingual, file: null, max_steps: 2}"
     short = f"  short: {{{trained}, curriculum.sampler: {{name: size-and-competence}}}}\n"

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from glob import escape
 from pathlib import Path
 
 from cclm.atomic import refuse_foreign_files
@@ -34,7 +35,11 @@ from cclm.training.provenance import (
     refuse_other_settings,
 )
 
+BEFORE = ("prepare", "graph", "benchmark")
+"""The stages before the trainings of a sweep or study."""
 DECLARED = "declared.json"
+TRIALS = "trials"
+"""The folder of a study with the recipes of its trials."""
 WRITTEN = ("results.json", "report.html", "report.md", "forest.svg", "losses.json", "tuned.json")
 """What a study has only after its declaration."""
 
@@ -94,16 +99,20 @@ class StudyRun:
         # The settings of an arm in `after` are known only after the arms that it waits for are trained.
         if not (folder / CONFIG).exists() or arm in self.study.after:
             return False
-        if _study_of(folder) in (None, self.study.name):
+        if not _studies_of(folder) - {self.study.name}:
             return False
         pipeline = self.pipeline_of(arm)
         return bool(changes(folder, made_from(self.study.recipe_of(arm, seed), pipeline.data, pipeline.losses)))
 
 
-def _study_of(run: Path) -> str | None:
-    """The name of the study that a run belongs to, from the path of its benchmark.file; None if there is none."""
+def _studies_of(run: Path) -> set[str]:
+    """The names of the studies that a run may belong to: the one with its table of L*, or else those that have a trial
+    of its name."""
     table = Path((read_settings(run / CONFIG).get("benchmark") or {}).get("file") or "")
-    return table.parent.name if table.parent.parent.name == "studies" else None
+    if table.parent.parent.name == "studies":
+        return {table.parent.name}
+    trials = (run.parents[1] / "studies").glob(f"*/{TRIALS}/{escape(run.name)}.json")
+    return {path.parents[1].name for path in trials}
 
 
 def study_folder(study: Study, recipe: Recipe) -> Path:
@@ -129,7 +138,7 @@ def _run(study: Study, executor: Executor) -> Path:
     recipe = study.recipe_of()
     with Display(reference_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, executor=executor, watcher=display, say=display.print)
-        pipeline.walk(("prepare", "graph", "benchmark"))
+        pipeline.walk(_before(study))
     made = StudyRun(study, recipe, pipeline, executor, _own_data(study, recipe, executor))
     for arm in study.arms:
         losses, own = made.pipeline_of(arm).losses, made.pipeline_of(arm)
@@ -153,6 +162,13 @@ def _run(study: Study, executor: Executor) -> Path:
             f" Results of the others: {page}\n  {why}"
         )
     return page
+
+
+def _before(study: Study) -> tuple[str, ...]:
+    """The stages before the trials. If no arm asks for L*, none is trained; a study that was begun with L* keeps it."""
+    arms = [study.recipe_of(arm, study.seeds[0], **steps_to_come(study, arm)) for arm in study.arms if arm != BITEXT]
+    asked = BITEXT in study.arms or any(arm.curriculum.needs_benchmark for arm in arms)
+    return BEFORE if asked or (study_folder(study, study.recipe_of()) / "losses.json").exists() else BEFORE[:-1]
 
 
 def _refuse(study: Study) -> None:
@@ -191,7 +207,7 @@ def _own_data(study: Study, recipe: Recipe, executor: Executor) -> dict[str, Pip
         with Display(reference_recipe(same).training.max_steps) as display:
             display.print(f"{arm}: data or L* of its own")
             found[arm] = Pipeline(same, executor=executor, watcher=display, say=display.print)
-            found[arm].walk(("prepare", "graph", "benchmark"))
+            found[arm].walk(_before(study))
     return found
 
 
@@ -259,7 +275,7 @@ def _refuse_other_settings(study: Study, runs: Path) -> None:
     for arm, seed in trials:
         own = runs / f"{study.name}.{arm}.{seed}"
         run = own if own.exists() else runs / f"{arm}.{seed}"
-        if not (run / CONFIG).exists() or _study_of(run) not in (None, study.name):
+        if not (run / CONFIG).exists() or _studies_of(run) - {study.name}:
             continue
         try:
             refuse_other_settings(run, study.recipe_of(arm, seed))
@@ -320,7 +336,7 @@ def _settings(made: StudyRun, trial: Trial) -> Recipe:
 
 
 def _job(made: StudyRun, settings: Recipe, folder: Path, arm: str) -> Job:
-    path = made.folder / "trials" / f"{settings.name}.json"
+    path = made.folder / TRIALS / f"{settings.name}.json"
     save_recipe(path, settings)
     return Job(settings.name, path, folder, made.pipeline_of(arm).data.folder)
 
@@ -424,9 +440,6 @@ def _try(tried: Try, recipe: Recipe, why: str | None) -> TryResult:
 
 # --- dry runs ---------------------------------------------------------------------------------------------------------
 
-BEFORE = ("prepare", "graph", "benchmark")
-"""The stages before the trials."""
-
 
 @dataclass(frozen=True)
 class StudyPlan:
@@ -448,7 +461,8 @@ def plan(study: Study) -> StudyPlan:
     _refuse(study)
     recipe = study.recipe_of()
     pipeline, own = Pipeline(recipe), {arm: Pipeline(each) for arm, each in _own_recipes(study, recipe).items()}
-    stages, of_arms = pipeline.plan(BEFORE), {arm: each.plan(BEFORE) for arm, each in own.items()}
+    before = _before(study)
+    stages, of_arms = pipeline.plan(before), {arm: each.plan(before) for arm, each in own.items()}
     made = StudyRun(study, recipe, pipeline, processes_for(recipe.training.device), own)
     tries = study.tune.tries() if study.tune else []
     return StudyPlan(pipeline, stages, of_arms, [each for each in tries if _is_tried(made, each)], _finished(made))

@@ -164,7 +164,7 @@ def _data(recipe: Recipe, prepared: Prepared) -> formats.StudyData:
 
 def _benchmark(recipe: Recipe, prepared: Prepared, losses: Mapping[str, float]) -> formats.StudyBenchmark:
     source = recipe.benchmark.source
-    if source in ("file", "none"):
+    if source in ("file", "none") or not losses:
         return formats.StudyBenchmark(losses=dict(losses), steps=None, tokens=None)
     folder = reference_folder(recipe, prepared)
     runs = [folder / name for name in ([MULTILINGUAL] if source == MULTILINGUAL else losses)]

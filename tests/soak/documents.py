@@ -55,7 +55,7 @@ SHORTER = [
     (r"^(cclm (?:doctor|prepare|graph)) mine.yaml", r"\1 text.yaml"),
     (r"^(cclm (?:run|train|sweep) phrasebook)(.*)", rf"\1\2 {SHORT}"),
     (r"^cclm sweep (.*)", r"cclm sweep \1 --threshold 0.5 --threshold 1.0"),
-    (r"^(cclm study phrasebook)", rf"\1 seeds=[1] {IN_STUDY} changes.work=work/study name=short"),
+    (r"^(cclm study phrasebook)", rf"\1 seeds=[1,2] {IN_STUDY} changes.work=work/study name=short"),
     (r"^(torchrun --standalone.*) RECIPE(.*)", rf"\1 phrasebook name=ranks\2 {SHORT}"),
     (
         r"^cclm translate RUN (.*--target.*)",
@@ -65,7 +65,7 @@ SHORTER = [
     (r"\bRUN\b", "work/phrasebook/runs/phrasebook"),
     (r"NAME=\"COMMAND\"", "exact=\"python exact.py\""),
     (r"WORK/runs/proportional WORK/runs/ccl-m-avg", "work/phrasebook/runs/phrasebook work/phrasebook/runs/ranks"),
-    (r"^cclm compare uniform.1.*", "cclm compare work/study/runs/proportional.1 work/study/runs/ccl-m-avg.1"),
+    (r"^cclm compare uniform.1.*", "cd work/study/runs && cclm compare uniform.1 uniform.2 ccl-m-avg.1 ccl-m-avg.2"),
 ]  # fmt: skip
 """How commands are shortened: patterns and what replaces them, applied in this order."""
 SERVERS = re.compile(r"cclm (?:board|serve)\b|.*--board")

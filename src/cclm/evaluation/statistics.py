@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ def paired_bootstrap(
     for lang, lines in references.items():
         scorer = metric_named(metric)
         texts = [list(system[lang]), list(baseline[lang])]
-        stats = [np.array(scorer._extract_corpus_statistics(text, [list(lines)])) for text in texts]
+        stats = [_statistics_of(metric, tuple(text), tuple(lines)) for text in texts]
         resampled[lang] = _differences(scorer, stats, draws(lang, len(lines), samples, seed))
         by_sacrebleu = _sacrebleu_p(texts, list(lines), metric, min(samples, SACREBLEU_SAMPLES), seed)
         scores = [_score(scorer, statistics.sum(axis=0)) for statistics in stats]
@@ -73,6 +73,13 @@ def paired_bootstrap(
             theirs = float(np.mean([languages[lang].baseline for lang in group]))
             means[name] = _difference(ours, theirs, np.mean([resampled[lang] for lang in group], axis=0))
     return languages, means
+
+
+@lru_cache(maxsize=512)
+def _statistics_of(metric: MetricName, text: tuple[str, ...], references: tuple[str, ...]) -> NDArray[Any]:
+    """The counts of each sentence from which SacreBLEU computes a corpus score: their resamples are those of the
+    sentences. They are kept, because an arm of a study is compared with several others."""
+    return np.array(metric_named(metric)._extract_corpus_statistics(list(text), [list(references)]))
 
 
 def draws(lang: str, sentences: int, samples: int, seed: int) -> Iterator[NDArray[np.int64]]:

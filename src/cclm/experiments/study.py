@@ -148,6 +148,8 @@ def _run(study: Study, executor: Executor) -> Path:
     made = replace(made, study=tuned.study)
     untuned = {trial.name: tuned.failed[trial.arm] for trial in made.trials() if trial.arm in tuned.failed}
     failed = _train(made, untuned)
+    if len(study.seeds) == 1:
+        announce("comparing the arms by a bootstrap of their test sentences, which takes a minute or more")
     found = results(made.study, recipe, pipeline.data, pipeline.losses or {}, made.trials(), failed, pipeline.graph)
     if (own_tokens := _own_costs(made)) and found.benchmark:
         found = found.model_copy(update={"benchmark": found.benchmark.model_copy(update={"arms": own_tokens})})

@@ -209,3 +209,9 @@ def test_no_losses_are_refused_where_they_are_needed(folder: Path, changes: list
     with pytest.raises(ConfigError, match=r"benchmark\.method is none: there is no L"):
         refuse_no_losses(recipe(folder, "benchmark.method=none", *STATIC))
     refuse_impossible_curriculum(recipe(folder, "benchmark.method=none", *STATIC))
+
+
+def test_a_bitext_model_without_a_finite_dev_loss_is_named_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text('{"event": "stopped", "step": 1, "reason": "all steps are done"}\n')
+    with pytest.raises(TrainingError, match=r"the dev loss of aze was never finite: lower training\.learning_rate"):
+        best_loss(tmp_path, "aze")

@@ -380,6 +380,10 @@ def test_a_port_that_is_taken_is_refused_and_otherwise_another_one_is_found() ->
         with listen("127.0.0.1", None) as second:
             assert second.getsockname()[1] != port
         assert address(first, Access(token="abc")) == f"http://127.0.0.1:{port}/?token=abc"
+    with pytest.raises(ConfigError, match="--host is empty"):
+        listen(" ", None)
+    with pytest.raises(ConfigError, match=r"cannot listen on 256\.1\.1\.1 port 1: .*; give another with --host"):
+        listen("256.1.1.1", 1)
     with listen("::1", None) as other:
         assert address(other, Access()) == f"http://[::1]:{other.getsockname()[1]}/"
 

@@ -292,7 +292,10 @@ def best_loss(folder: Path, task: str) -> float:
     best = Log.read(folder / "log.jsonl").best
     loss = best.dev_loss.get(task) if best else None
     if loss is None:
-        raise TrainingError(f"{folder}: its log has no dev loss of the selected checkpoint; delete the folder")
+        raise TrainingError(
+            f"{folder}: the dev loss of {task} was never finite: lower training.learning_rate; if the log is damaged,"
+            " delete the folder"
+        )
     return loss
 
 

@@ -56,6 +56,8 @@ class _Protocol(H11Protocol):
 
 def listen(host: str, port: int | None) -> socket.socket:
     """A socket at this port or, where none was asked for, at the first free one from 8600 on."""
+    if not host.strip():
+        raise ConfigError("--host is empty; give an address, such as 127.0.0.1, or 0.0.0.0 for every address")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for wanted in [port] if port is not None else range(PORT, PORT + 100):
         # Only with the protocol given does asyncio set TCP_NODELAY, without which small answers take 40 ms.
@@ -69,7 +71,8 @@ def listen(host: str, port: int | None) -> socket.socket:
             failure = error
             continue
         return listening
-    raise ConfigError(f"cannot listen on {host} port {wanted}: {failure.strerror}; give another with --port")
+    other = "--host" if isinstance(failure, socket.gaierror) else "--port"
+    raise ConfigError(f"cannot listen on {host} port {wanted}: {failure.strerror}; give another with {other}")
 
 
 def address(listening: socket.socket, access: Access) -> str:

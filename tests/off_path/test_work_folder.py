@@ -142,6 +142,16 @@ def test_the_first_settings_find_everything_done_after_others_were_used(folder: 
     assert lost(before, folder / "work") == []
 
 
+def test_a_run_goes_on_after_its_text_was_moved(folder: Path) -> None:
+    """The same text elsewhere is the same data: only the page, which has the settings, is drawn again."""
+    (folder / "text").rename(folder / "elsewhere")
+    before = contents(folder / "work" / "cache")
+    again = done(folder, "run", "recipe.yaml", "data.path=elsewhere")
+    assert re.findall(r"^(\w+) +done in", again.stderr, re.MULTILINE) == ["report"]
+    done(folder, "train", "recipe.yaml", "data.path=elsewhere", "training.max_steps=15")
+    assert contents(folder / "work" / "cache") == before
+
+
 def test_a_longer_benchmark_leaves_the_shorter_one_as_it_was(folder: Path) -> None:
     """L* is a function of the settings, not of what was done before."""
     before = losses(folder)

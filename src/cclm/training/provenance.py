@@ -146,18 +146,20 @@ def with_probe(folder: Path, recipe: Recipe) -> Recipe:
 def changes(folder: Path, now: MadeFrom) -> list[str]:
     """The settings that differ from those of the run, each as `key: before -> now`; none where there is no run yet.
 
-    Only what is set in `now` is compared.
+    Only what is set in `now` is compared, without the path of the text: the fingerprint of the data stands for it.
     """
     if not (folder / MADE_FROM).exists():
         return []
-    before = _read(folder).plain()
+    before, after = _read(folder).plain(), now.plain()
     try:
+        for made in (before, after):
+            made["recipe"]["data"].pop("path", None)
         if now.recipe["training"]["precision"] == "auto":  # a resumed run keeps its precision
             before["recipe"]["training"]["precision"] = "auto"
         if not now.recipe["curriculum"].keys() & set(PROBES):  # the run keeps its probe
             for name in PROBES:
                 before["recipe"]["curriculum"].pop(name, None)
-        return differences({name: before[name] for name in now.model_fields_set}, now.plain())
+        return differences({name: before[name] for name in now.model_fields_set}, after)
     except (KeyError, TypeError):
         raise _damaged(folder) from None
 

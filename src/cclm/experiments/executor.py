@@ -333,6 +333,6 @@ class Remaining:
         if isinstance(event, Stopped) and job.name not in self._names:
             self._names.add(job.name)
             self._done += 1
-            spent = time.monotonic() - self._start
-            left = spent / self._done * (self._due - self._done) / 60
-            self._display.print(f"{job.name}: {self._done} of {self._due} trainings, about {left:.0f} min left")
+            spent, waiting = time.monotonic() - self._start, self._due - self._done
+            rest = f", about {duration(spent / self._done * waiting)} left" if waiting > 0 else ""
+            self._display.print(f"{job.name}: {self._done} of {self._due} trainings{rest}")

@@ -292,11 +292,11 @@ class Loudest:
 
 
 def test_a_signal_of_ones_own_comes_from_signals(tmp_path: Path) -> None:
-    class MeasurementSettings(CurriculumTrainer):
+    class Measuring(CurriculumTrainer):
         def signals(self, needs: frozenset[str]) -> dict[str, Any]:
             return {name: {"tur": 1.0, "rus": 2.0, "aze": 5.0} for name in needs}
 
-    own = MeasurementSettings(
+    own = Measuring(
         model=m2m100(), args=arguments(tmp_path, max_steps=3), data_collator=collate, train_dataset=train_sets(),
         eval_dataset=dev_sets(), curriculum=curriculum(sampler=Loudest()),
     )  # fmt: skip

@@ -51,7 +51,7 @@ def write_model(state: State, model: TrainedFor, search: Search, folder: Path) -
     """Writes weights, configuration, tokenizers and SentencePiece models."""
     from transformers import M2M100ForConditionalGeneration
 
-    table = changes_for_losses(model)
+    table = table_of(model)
     network = M2M100ForConditionalGeneration(_config(model, table))
     missing, unexpected = network.load_state_dict(weights(state, table), strict=False)
     if unexpected or set(missing) - set(network.all_tied_weights_keys):
@@ -69,7 +69,7 @@ def write_model(state: State, model: TrainedFor, search: Search, folder: Path) -
         _generation(table, search, tokens.start, allowed).save_pretrained(place)
 
 
-def changes_for_losses(model: TrainedFor) -> Table:
+def table_of(model: TrainedFor) -> Table:
     """The one table of both vocabularies."""
     reserved = len(SPECIALS) + len(model.target.tags)
     return Table(model.target.symbols, model.source.symbols, model.prepared.joint, reserved)
@@ -174,7 +174,7 @@ def _largest_difference(state: State, model: TrainedFor, folder: Path, samples: 
     from transformers import AutoModelForSeq2SeqLM
 
     theirs = AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
-    ours, table = trained(model, state), changes_for_losses(model)
+    ours, table = trained(model, state), table_of(model)
     columns = [table.target_id(number) for number in range(len(table.target))]
     source_ids = {symbol: i for i, symbol in enumerate(model.source.symbols)}
     target_ids = {symbol: i for i, symbol in enumerate(model.target.symbols)}
@@ -195,7 +195,7 @@ def _different_segmentations(model: TrainedFor, task: Task, folder: Path, name: 
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, subfolder=f"tokenizers/{name}", local_files_only=True)
-    table, tokens = changes_for_losses(model), _pair_tokens(task, changes_for_losses(model))
+    table, tokens = table_of(model), _pair_tokens(task, table_of(model))
     texts = [*ODD, *islice(sentences(model, task), SENTENCES)]
     segmenter = model.prepared.segmenter(task.source)
     rows = [table.source_id(i) for i in model.source.table(segmenter).tolist()]

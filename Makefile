@@ -64,9 +64,9 @@ core: $(CORE)/core.stamp
 	$(CORE)/bin/python -m pytest -q tests/curriculum --cov --cov-report=
 	$(CORE)/bin/python -m coverage report --include='*/cclm/curriculum/*,*/cclm/rng.py' --fail-under=100
 
-# More workers than cores: many tests wait, for SLURM, a browser or a killed process.
+# Twice as many workers as cores: many tests wait, for SLURM, a browser or a killed process.
 test: $(VENV)/dev.stamp core system
-	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder --durations=20
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20
 
 quick: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not slow'

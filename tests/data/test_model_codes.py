@@ -66,7 +66,7 @@ def test_a_language_that_the_model_does_not_know_gets_a_new_code_after_all_other
 def test_codes_can_be_set() -> None:
     assert codes_of(FAMILIES["m2m100"], ["aze"], {"aze": "tr"})["aze"].symbol == "__tr__"
     assert codes_of(FAMILIES["nllb"], ["qqq"], {"qqq": "qqq_Latn"})["qqq"].is_new
-    with pytest.raises(ConfigError, match="'azj_Latin' is no code of this model; its codes are like azj_Latn"):
+    with pytest.raises(ConfigError, match="'azj_Latin' is not a code of this model; similar codes: azj_Latn"):
         codes_of(FAMILIES["nllb"], ["aze"], {"aze": "azj_Latin"})
     with pytest.raises(ConfigError, match="aze and tur have one code in the model, tur_Latn"):
         codes_of(FAMILIES["nllb"], ["aze", "tur"], {"aze": "tur_Latn"})

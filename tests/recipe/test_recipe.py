@@ -318,7 +318,7 @@ def test_a_read_only_work_folder_is_reported(recipe: Path, tmp_path: Path) -> No
 def test_a_graph_needs_both_sides(recipe: Path) -> None:
     result = warm("graph", str(recipe), "data.low_resource=[]", "--workers", "1")
     assert result.returncode == 2
-    assert "low_resource: no language" in result.stderr
+    assert "data.low_resource is empty, and the language graph is between HRLs and LRLs" in result.stderr
 
 
 def test_the_phrasebook_is_written_as_files(tmp_path: Path) -> None:

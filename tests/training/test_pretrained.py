@@ -373,7 +373,7 @@ def test_a_folder_of_no_use_is_refused(
 
 def test_names_that_lead_nowhere_are_refused(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ConfigError, match="cannot be had from the hub"):
+    with pytest.raises(ConfigError, match="could not be downloaded from the hub"):
         shop.data(shop.recipe("nllb", "model.pretrained=facebook/no-such-model"))
     with pytest.raises(ConfigError, match="no such folder"):
         shop.data(shop.recipe("nllb", "model.pretrained=/no/such/folder"))

@@ -48,7 +48,7 @@ class TrainingConsole:
         self._console = Console(stderr=True)
         self._is_silent = is_silent
         self._live = Live(console=self._console, auto_refresh=False) if not is_silent and sys.stderr.isatty() else None
-        if timing and timing.exists():
+        if timing and timing.is_fifo():  # opening one without a reader would block for ever
             refuse_irregular(timing)
         self._timing = timing.open("ab", buffering=0) if timing else None
         self._start = self._last = time.monotonic()

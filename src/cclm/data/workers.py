@@ -89,8 +89,8 @@ class Workers:
 
 
 def _begin_worker() -> None:
-    """Sets up a worker process. Its garbage collection would look at the lists of a whole chunk again and again, a
-    fourteenth of the time; they are freed without it."""
+    """Sets up a worker process. Garbage collection would look at all lists of a chunk again and again for nothing: they
+    are freed without it."""
     end_with_parent()
     gc.set_threshold(1_000_000)
 

@@ -1,6 +1,7 @@
 """One work folder, many settings: finished work is kept by what made it, and nothing is replaced behind one's back."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -435,3 +436,12 @@ def test_clean_removes_nothing_while_another_command_uses_the_cache(text: Path) 
         finish(process)
     done(text, "clean", "work")
     assert needed not in entries(text, "prepared")
+
+
+def test_a_recipe_without_a_graph_leaves_no_link_to_that_of_another(folder: Path) -> None:
+    done(folder, "graph", "recipe.yaml")
+    assert (folder / "work" / "graph.json").is_symlink()
+    few = ("name=one", "training.max_steps=1", "training.validate_every=1", *STATIC)
+    done(folder, "train", "recipe.yaml", "data.high_resource=[tur, aze]", "data.low_resource=[]", *few)
+    assert not os.path.lexists(folder / "work" / "graph.json")
+    assert entries(folder, "graph")  # it stays in the cache

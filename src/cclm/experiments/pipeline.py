@@ -165,6 +165,7 @@ class Pipeline:
                 kind="graph",
                 entry=lambda: self.work.entry("graph", self._graph_key) if self.graph else None,
                 links=lambda: ["graph.json", "graph.svg"] if needs_graph(self.recipe) else [],
+                before=self._remove_graph_of_others,
                 is_needed=lambda: needs_graph(self.recipe),
                 why_done=lambda: "nothing has changed" if self.graph else "not needed",
             ),
@@ -411,11 +412,14 @@ class Pipeline:
                 return True
         return False
 
+    def _remove_graph_of_others(self) -> None:
+        """Removes the links to the graph of another recipe, where this one has none."""
+        if not needs_graph(self.recipe):
+            self.work.remove_pointer("graph")
+
     def _write_graph(self) -> None:
         if self.graph:
             write_graph(self.work, self.graph)
-        else:
-            self.work.remove_pointer("graph")  # that of another recipe
 
     def _has_losses(self) -> bool:
         own = losses_of_run(self.folder, self.recipe) if self.trains else None

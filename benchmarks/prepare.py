@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,10 +28,10 @@ from pathlib import Path
 
 from cclm.data.encode import EncodingTask, RawFile
 from cclm.data.encode import encode_all as stream_of
-from cclm.data.filtering import CHUNK, Rules
+from cclm.data.filtering import Rules
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import segmenter_of
-from cclm.data.workers import Workers, chunked
+from cclm.data.workers import Workers
 from cclm.recipe import load_recipe
 
 RECIPE = """version: 1
@@ -133,7 +132,7 @@ def encode_all(folder: Path, models: Path, recipe: Path, workers: Workers) -> No
     tasks = (
         EncodingTask(chunk, lang, "train", rules, paths[lang], paths["eng"])
         for lang in ("hrl", "lrl")
-        for chunk in chunked(texts.read(lang, "train", Counter()), CHUNK)
+        for chunk in texts.chunks(lang, "train")
     )
     for (lang, _), chunks in stream_of(tasks, workers):
         RawFile(folder / "raw" / lang, pieces[lang], pieces["eng"]).write(chunks)

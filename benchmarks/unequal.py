@@ -103,8 +103,8 @@ ARMS = {
     "dropout by passes": Arm(by_passes=True),
     "Muon": Arm(muon=True),
     "wsd, split pieces": Arm((WSD, SPLIT)),
-    "linear, average, split": Arm((LINEAR, EMA, SPLIT)),
-    "all": Arm((LINEAR, EMA, SPLIT), r_drop=5.0, by_passes=True, muon=True),
+    "all but R-Drop, Muon": Arm((WSD, EMA, SPLIT), by_passes=True),
+    "all": Arm((WSD, EMA, SPLIT), r_drop=5.0, by_passes=True, muon=True),
 }
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cclm.data.encode import DuplicateFilter, Encoded
 from cclm.data.filtering import DUPLICATE, Rules, filter_pairs
+from cclm.data.readers.source import Decoded
 from cclm.data.texts import folded
 from cclm.recipe.schema import DataSection
 
@@ -41,5 +42,5 @@ def test_ascii_text_is_folded_as_all_text_is(text: str) -> None:
 
 @given(st.lists(st.text(st.characters(min_codepoint=32, codec="utf-8"), min_size=1), max_size=4))
 def test_every_character_is_counted(texts: list[str]) -> None:
-    kept, found = filter_pairs(((i, "x", text) for i, text in enumerate(texts)), "aze", "train", Rules(DATA))
+    kept, found = filter_pairs(Decoded([(i, "x", text) for i, text in enumerate(texts)]), "aze", "train", Rules(DATA))
     assert found.characters == Counter("".join(other for _, _, other in kept))

@@ -63,6 +63,32 @@ def test_offsets_count_the_mark_and_reach_across_blocks(tmp_path: Path, monkeypa
     refused(path, f", line 6: not UTF-8: byte 0xff at offset 2 of the line, {content.index(0xFF, 3)} of the text")
 
 
+CONTENT = st.lists(
+    st.binary(max_size=12).filter(lambda line: b"\n" not in line and line != b"\xef\xbb\xbf"), max_size=30
+)
+
+
+@given(content=CONTENT, end=st.sampled_from(["", "\n"]), chunk=st.integers(1, 7), block=st.integers(2, 40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_chunks_have_all_lines_with_their_numbers_and_places(
+    tmp_path: Path, content: list[bytes], end: str, chunk: int, block: int
+) -> None:
+    text = b"first\n" + b"\n".join(content) + end.encode()
+    path = put(tmp_path, "x", text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "CHUNK", chunk)
+        patch.setattr(files, "BLOCK", block)
+        chunks = list(files.chunks_of_lines(path, "drop"))
+    assert b"".join(each.data for each in chunks) == text
+    expected = text.removesuffix(b"\n").split(b"\n")
+    assert [len(each.decoded()) for each in chunks] == [each.count for each in chunks]
+    assert [each.count for each in chunks[:-1]] == [chunk] * (len(chunks) - 1)
+    assert sum(each.count for each in chunks) == len(expected)
+    for each in chunks:
+        assert each.data == text[each.offset :][: len(each.data)]
+        assert each.data.startswith(expected[each.first - 1])
+
+
 def test_lines_that_are_not_utf8_are_dropped_on_request_and_counted(tmp_path: Path) -> None:
     drops: Counter[str] = Counter()
     path = put(tmp_path, "x", b"one\n\xff\xfe\xfa\nthree\r\n\xc3\n")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cclm.data.filtering import DUPLICATE, Rules, filter_pairs
 from cclm.data.model_tokenizer import ModelTokenizer
-from cclm.data.readers.source import Pair
+from cclm.data.readers.source import Chunk
 from cclm.data.vocabulary import Segmenter, SubwordModel, segmenter_of
 from cclm.data.workers import Workers
 
@@ -25,7 +25,7 @@ PieceIds = NDArray[np.uint32]
 class EncodingTask:
     """A chunk of pairs and everything that a worker process needs to encode it."""
 
-    pairs: list[Pair]
+    chunk: Chunk
     language: str
     split: str
     rules: Rules
@@ -55,7 +55,7 @@ def _segmenter(model: SubwordModel) -> Segmenter | ModelTokenizer:
 
 def encode(task: EncodingTask) -> Encoded:
     """Filters, cleans and segments the pairs of a chunk. Runs in a worker process."""
-    kept, findings = filter_pairs(task.pairs, task.language, task.split, task.rules)
+    kept, findings = filter_pairs(task.chunk, task.language, task.split, task.rules)
     others = _segmenter(task.other_model).encode([other for _, _, other in kept])
     pivots = _segmenter(task.pivot_model).encode([pivot for _, pivot, _ in kept])
     lengths = np.array([list(map(len, others)), list(map(len, pivots))], dtype=np.int64)
@@ -76,7 +76,7 @@ def encode(task: EncodingTask) -> Encoded:
         lengths=lengths[:, fits].T.ravel(),
         digests=digests[fits] if len(digests) else digests,
         drops=findings.drops,
-        pairs=len(task.pairs),
+        pairs=findings.pairs,
         # Cleaned text has neither tabs nor line breaks.
         text=[] if task.split == "train" else [f"{pivot}\t{other}\n" for _, pivot, other in kept],
     )

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from cclm.data.cleaning import clean
 from cclm.data.language_identification import Identifier
-from cclm.data.readers.source import Pair
+from cclm.data.readers.source import Chunk, Pair
 from cclm.data.texts import Texts, digest, folded
-from cclm.data.workers import Workers, chunked
+from cclm.data.workers import Workers
 from cclm.errors import DataError
 from cclm.progress_bar import Progress
 from cclm.recipe.schema import DataSection
@@ -74,11 +74,11 @@ class Findings:
         self.digests.extend(other.digests)
 
 
-def filter_pairs(pairs: Iterable[Pair], language: str, split: str, rules: Rules) -> tuple[list[Pair], Findings]:
+def filter_pairs(chunk: Chunk, language: str, split: str, rules: Rules) -> tuple[list[Pair], Findings]:
     """The cleaned pairs that are kept, and the findings. Dev and test sets keep every pair, even empty ones."""
     kept: list[Pair] = []
     findings = Findings()
-    for number, raw_pivot, raw_other in pairs:
+    for number, raw_pivot, raw_other in chunk.pairs(findings.drops):
         findings.pairs += 1
         pivot, pivot_notes = clean(raw_pivot)
         other, other_notes = clean(raw_other)
@@ -164,10 +164,6 @@ def _identifier(languages: tuple[str, ...]) -> Identifier:
     return Identifier(languages)
 
 
-CHUNK = 3_000
-"""Number of pairs per task of a worker process."""
-
-
 @dataclass(frozen=True)
 class Scanned:
     """The result of the first reading of a language's text."""
@@ -206,12 +202,12 @@ def scan_language(texts: Texts, lang: str, rules: Rules, workers: Workers, progr
 
 def _scan(texts: Texts, lang: str, split: str, rules: Rules, workers: Workers, progress: Progress) -> Findings:
     total = Findings()
-    tasks = ((chunk, lang, split, rules) for chunk in chunked(texts.read(lang, split, total.drops), CHUNK))
+    tasks = ((chunk, lang, split, rules) for chunk in texts.chunks(lang, split))
     for found in workers.map(_findings, tasks):
         total.add(found)
         progress("reading", found.pairs)
     return total
 
 
-def _findings(task: tuple[list[Pair], str, str, Rules]) -> Findings:
+def _findings(task: tuple[Chunk, str, str, Rules]) -> Findings:
     return filter_pairs(*task)[1]

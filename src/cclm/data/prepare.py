@@ -17,12 +17,12 @@ import sentencepiece
 
 from cclm.atomic import atomic_folder, refuse_foreign, restore
 from cclm.data.encode import DuplicateFilter, Encoded, EncodingTask, RawFile, encode_all
-from cclm.data.filtering import CHUNK, Findings, Rules, Scanned, evaluation_digests, refuse_empty_sets, scan_language
+from cclm.data.filtering import Findings, Rules, Scanned, evaluation_digests, refuse_empty_sets, scan_language
 from cclm.data.prepared import Prepared
 from cclm.data.subwords import Subwords, piece_counts, subwords_of
 from cclm.data.texts import Texts
 from cclm.data.vocabulary import Segmenter, SubwordModel, Vocabulary, segmenter_of
-from cclm.data.workers import Workers, chunked
+from cclm.data.workers import Workers
 from cclm.errors import DataError
 from cclm.formats.base import FileFacts, parse_json, sha256
 from cclm.formats.prepared import MadeFrom, Manifest, Settings, SplitCounts, added_files, write_counts
@@ -221,7 +221,7 @@ class _Builder:
             EncodingTask(chunk, lang, split, rules, models[lang], models[pivot])
             for lang, own in splits.items()
             for split in own
-            for chunk in chunked(self.texts.read(lang, split, drops[lang][split]), CHUNK)
+            for chunk in self.texts.chunks(lang, split)
         )
         for (lang, split), chunks in encode_all(tasks, self.pool):
             drop = self.plan.data.duplicates == "drop" and split == "train"

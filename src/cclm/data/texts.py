@@ -13,7 +13,7 @@ import numpy as np
 
 from cclm.data import readers
 from cclm.data.cleaning import clean
-from cclm.data.readers.source import SPLITS, Pair
+from cclm.data.readers.source import SPLITS, Chunk, Pair, in_chunks
 from cclm.errors import DataError
 from cclm.recipe.schema import DataSection
 
@@ -38,8 +38,8 @@ class Texts:
     """The text described by the `data` section of a recipe."""
 
     settings: DataSection
-    _cuts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By language: sentences with digests up to the first value are dev, up to the second value test."""
+    _cuts: "dict[str, _Limits]" = field(default_factory=dict)
+    """By language."""
     _splits_in_files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By language: the splits that have their own files."""
 
@@ -65,13 +65,15 @@ class Texts:
 
     def read(self, language: str, split: str, drops: Counter[str]) -> Iterator[Pair]:
         """The pairs, decoded but not cleaned. Lines that are not a pair are counted in `drops`, by reason."""
+        return (pair for chunk in self.chunks(language, split) for pair in chunk.pairs(drops))
+
+    def chunks(self, language: str, split: str) -> Iterator[Chunk]:
+        """The same pairs in chunks, which worker processes decode."""
         nothing_is_cut = not any(self._cut_size(language, part) for part in SPLITS)
         if nothing_is_cut or (split in self._in_files(language) and split != "train"):
-            yield from self._read_files(language, split, drops)
-            return
-        for pair in self._read_files(language, "train", drops):
-            if self._split_of(language, pair[1]) == split:
-                yield pair
+            return self._chunks_of_files(language, split)
+        cut = self._cut(language)
+        return (_Cut(chunk, cut, split) for chunk in self._chunks_of_files(language, "train"))
 
     @property
     def _source(self) -> readers.Source:
@@ -90,39 +92,64 @@ class Texts:
     def _in_files(self, language: str) -> tuple[str, ...]:
         if self.settings.format == "phrasebook":
             return SPLITS
-        if language not in self._splits_in_files:  # cached: this is called for every pair while a split is cut
+        if language not in self._splits_in_files:
             self._splits_in_files[language] = readers.splits(self._source, language)
         return self._splits_in_files[language]
 
-    def _read_files(self, language: str, split: str, drops: Counter[str]) -> Iterator[Pair]:
+    def _chunks_of_files(self, language: str, split: str) -> Iterator[Chunk]:
         if self.settings.format == "phrasebook":
             from cclm.data.readers.phrasebook import phrasebook_pairs
 
-            return phrasebook_pairs(self.settings.seed, language, split)
-        return readers.read(self._source, language, split, drops)
+            return in_chunks(phrasebook_pairs(self.settings.seed, language, split), Counter())
+        return readers.chunks(self._source, language, split)
 
     def _cut_size(self, language: str, split: str) -> int:
         size = {"dev": self.settings.cut.dev, "test": self.settings.cut.test}.get(split, 0)
         return size if size and split not in self._in_files(language) else 0
 
-    def _split_of(self, language: str, pivot: str) -> str:
-        """The split of a pair. It depends on the pivot sentence only, so that repeated sentences stay in one split."""
+    def _cut(self, language: str) -> "_Limits":
         if language not in self._cuts:
             self._cuts[language] = self._find_cut(language)
-        dev, test = self._cuts[language]
-        value = self._cut_digest(pivot)
-        return "dev" if value <= dev else "test" if value <= test else "train"
+        return self._cuts[language]
 
-    def _cut_digest(self, pivot: str) -> int:
-        return digest(f"{self.settings.seed} cut {folded(clean(pivot)[0])}") >> 1
-
-    def _find_cut(self, language: str) -> tuple[int, int]:
-        values = array("q", (self._cut_digest(pair[1]) for pair in self._read_files(language, "train", Counter())))
-        distinct = np.unique(np.frombuffer(values, dtype=np.int64))
+    def _find_cut(self, language: str) -> "_Limits":
+        seed, chunks = self.settings.seed, self._chunks_of_files(language, "train")
+        pairs = (pair for chunk in chunks for pair in chunk.pairs(Counter()))
+        distinct = np.unique(np.frombuffer(array("q", (_cut_digest(seed, pair[1]) for pair in pairs)), dtype=np.int64))
         dev, test = self._cut_size(language, "dev"), self._cut_size(language, "test")
         if len(distinct) <= dev + test:
             raise DataError(
                 f"data.cut takes {dev} dev and {test} test pairs of {language},"
                 f" which has only {len(distinct)} different sentences"
             )
-        return int(distinct[dev - 1]) if dev else -1, int(distinct[dev + test - 1])
+        return _Limits(seed, int(distinct[dev - 1]) if dev else -1, int(distinct[dev + test - 1]))
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Pivot sentences with digests up to `dev` are dev text, those above up to `test` are test text."""
+
+    seed: int
+    dev: int
+    test: int
+
+    def split_of(self, pivot: str) -> str:
+        """The split of a pair. It depends on the pivot sentence only, so that repeated sentences stay in one split."""
+        value = _cut_digest(self.seed, pivot)
+        return "dev" if value <= self.dev else "test" if value <= self.test else "train"
+
+
+def _cut_digest(seed: int, pivot: str) -> int:
+    return digest(f"{seed} cut {folded(clean(pivot)[0])}") >> 1
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """The pairs of a chunk that belong to a split."""
+
+    chunk: Chunk
+    limits: _Limits
+    split: str
+
+    def pairs(self, drops: Counter[str]) -> Iterator[Pair]:
+        return (pair for pair in self.chunk.pairs(drops) if self.limits.split_of(pair[1]) == self.split)

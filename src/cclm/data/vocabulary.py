@@ -12,10 +12,11 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
-from cclm.data.filtering import CHUNK, Rules, filter_pairs
+from cclm.data.filtering import Rules, filter_pairs
 from cclm.data.model_tokenizer import ModelTokenizer, TokenizerSide
+from cclm.data.readers.source import Decoded
 from cclm.data.texts import Texts, digest
-from cclm.data.workers import Workers, chunked
+from cclm.data.workers import Workers
 from cclm.errors import DataError
 from cclm.formats.prepared import Layout, VocabularyFile
 from cclm.progress_bar import Progress
@@ -251,10 +252,10 @@ class _Sample:
         share = task.settings.sample / max(1, task.sentences)
         for side in task.sides:
             sample_key = key(task.rules.settings.seed, "vocabulary", task.name, side.language)
-            pairs = texts.read(side.language, "train", Counter())
-            chosen = (pair for pair in pairs if share >= 1 or uniform(sample_key, pair[0]) < share)
-            for chunk in chunked(chosen, CHUNK):
-                kept, _ = filter_pairs(chunk, side.language, "train", task.rules)
+            for chunk in texts.chunks(side.language, "train"):
+                pairs = chunk.pairs(Counter())
+                chosen = [pair for pair in pairs if share >= 1 or uniform(sample_key, pair[0]) < share]
+                kept, _ = filter_pairs(Decoded(chosen), side.language, "train", task.rules)
                 yield from (pivot if side.is_pivot else other for _, pivot, other in kept)
 
 

@@ -4,18 +4,25 @@ import gzip
 import importlib
 import zlib
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
+import numpy as np
+
 from cclm.errors import DataError
 
+CHUNK = 3_000
+"""Lines, or pairs of sentences, that a worker process gets at a time."""
 MAX_LINE = 10_000_000
 BLOCK = 1 << 18
 # A few bytes of zstd may decompress to 128 KiB. Reading little at a time keeps memory use under 20 MB.
 _ZSTD_READ = 512
 
 OnBadUtf8 = Literal["error", "drop"]
+INVALID = "invalid UTF-8"
+"""Why a line is dropped."""
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UNREADABLE = {b"BZh91AY&SY": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
@@ -23,54 +30,99 @@ _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Consecutive lines of a file, not decoded yet: that takes time, and is left to worker processes."""
+
+    path: Path
+    data: bytes
+    count: int
+    first: int
+    """The number of the first line, from 1."""
+    offset: int
+    """Where they start in the decompressed text, in bytes."""
+    on_bad_utf8: OnBadUtf8
+
+    def decoded(self) -> Sequence[str | None]:
+        """Each line, without line feed and a carriage return before it.
+
+        With `on_bad_utf8` "drop", lines that are not UTF-8 are None, so that parallel files stay aligned.
+        """
+        try:
+            return _split(self.data.decode())
+        except UnicodeDecodeError:
+            return self._decoded_one_by_one()
+
+    def numbered(self, drops: Counter[str]) -> Iterator[tuple[int, str]]:
+        """(line number, line) for every line. Those that are not UTF-8 are counted in `drops`, if not refused."""
+        for number, line in enumerate(self.decoded(), start=self.first):
+            if line is None:
+                drops[INVALID] += 1
+            else:
+                yield number, line
+
+    def _decoded_one_by_one(self) -> list[str | None]:
+        lines: list[str | None] = []
+        offset = self.offset
+        for line in self.data.removesuffix(b"\n").split(b"\n"):
+            try:
+                lines.append(line.removesuffix(b"\r").decode())
+            except UnicodeDecodeError as error:
+                if self.on_bad_utf8 == "error":
+                    raise DataError(
+                        f"{self.path}, line {self.first + len(lines)}: not UTF-8: byte 0x{line[error.start]:02x} "
+                        f"at offset {error.start} of the line, {offset + error.start} of the text; "
+                        "convert the file with iconv, or set on_bad_utf8 to drop"
+                    ) from None
+                lines.append(None)
+            offset += len(line) + 1
+        return lines
+
+
 def open_text(
     path: Path, on_bad_utf8: OnBadUtf8 = "error", drops: Counter[str] | None = None
 ) -> Iterator[tuple[int, str]]:
-    """(line number from 1, line) for every line. Lines end with a line feed; a carriage return before it is removed.
-
-    With "drop", lines that are not UTF-8 are skipped and counted in `drops["invalid UTF-8"]`.
-    """
-    for number, line in numbered(path, on_bad_utf8):
-        if line is not None:
-            yield number, line
-        elif drops is not None:
-            drops["invalid UTF-8"] += 1
+    """(line number from 1, line) for every line of a file, as `Lines.numbered` gives them."""
+    for lines in chunks_of_lines(path, on_bad_utf8):
+        yield from lines.numbered(Counter() if drops is None else drops)
 
 
-def numbered(path: Path, on_bad_utf8: OnBadUtf8 = "error") -> Iterator[tuple[int, str | None]]:
-    """Like `open_text`, but with "drop", lines that are not UTF-8 are None, so that parallel files stay aligned."""
-    number = 0
+def decoded_lines(path: Path, on_bad_utf8: OnBadUtf8) -> Iterator[str | None]:
+    """Every line of a file, as `Lines.decoded` gives them."""
+    for lines in chunks_of_lines(path, on_bad_utf8):
+        yield from lines.decoded()
+
+
+def chunks_of_lines(path: Path, on_bad_utf8: OnBadUtf8) -> Iterator[Lines]:
+    """The lines of a file, `CHUNK` at a time; fewer in the end."""
+    waiting: list[bytes] = []
+    count, first, start = 0, 1, 0
     for offset, block in _blocks_of_lines(path):
-        try:
-            lines: list[str] | list[str | None] = _split(block.decode())
-        except UnicodeDecodeError:
-            lines = _decode_lines(block, path, number, offset, on_bad_utf8)
-        for line in lines:
-            number += 1
-            yield number, line
+        if not waiting:
+            start = offset
+        lines = block.count(b"\n") or 1  # the last line may have no line feed
+        while count + lines >= CHUNK:
+            end = _end_of_line(block, CHUNK - count) if count + lines > CHUNK else len(block)
+            data = b"".join([*waiting, block[:end]])
+            yield Lines(path, data, CHUNK, first, start, on_bad_utf8)
+            waiting, block, lines = [], block[end:], lines - (CHUNK - count)
+            count, first, start = 0, first + CHUNK, start + len(data)
+        if block:
+            waiting.append(block)
+            count += lines
+    if waiting:
+        yield Lines(path, b"".join(waiting), count, first, start, on_bad_utf8)
+
+
+def _end_of_line(block: bytes, number: int) -> int:
+    """Where the line of this number, from 1, ends in a block."""
+    return int(np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))[number - 1]) + 1
 
 
 def _split(text: str) -> list[str]:
     lines = text.removesuffix("\n").split("\n")
     if "\r" in text:
         return [line.removesuffix("\r") for line in lines]
-    return lines
-
-
-def _decode_lines(block: bytes, path: Path, number: int, offset: int, on_bad_utf8: OnBadUtf8) -> list[str | None]:
-    lines: list[str | None] = []
-    for line in block.removesuffix(b"\n").split(b"\n"):
-        try:
-            lines.append(line.removesuffix(b"\r").decode())
-        except UnicodeDecodeError as error:
-            if on_bad_utf8 == "error":
-                raise DataError(
-                    f"{path}, line {number + len(lines) + 1}: not UTF-8: byte 0x{line[error.start]:02x} "
-                    f"at offset {error.start} of the line, {offset + error.start} of the text; "
-                    "convert the file with iconv, or set on_bad_utf8 to drop"
-                ) from None
-            lines.append(None)
-        offset += len(line) + 1
     return lines
 
 

@@ -3,10 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from cclm.data.readers.files import OnBadUtf8, numbered
+from cclm.data.readers.files import INVALID, Lines, OnBadUtf8, chunks_of_lines, decoded_lines
 from cclm.data.readers.source import Pairs
 from cclm.errors import DataError
 
@@ -14,20 +15,33 @@ from cclm.errors import DataError
 _THRESHOLD = 4.5
 
 
-def read_moses(pivot: Path, other: Path, on_bad_utf8: OnBadUtf8, drops: Counter[str]) -> Pairs:
-    """(line number, pivot text, other text). DataError at the end of the shorter file if the lengths differ."""
-    for pivot_line, other_line in zip_longest(numbered(pivot, on_bad_utf8), numbered(other, on_bad_utf8)):
-        if pivot_line is None or other_line is None:
+def read_moses(pivot: Path, other: Path, on_bad_utf8: OnBadUtf8) -> Iterator["MosesChunk"]:
+    """The number of a pair is that of its lines. DataError at the end of the shorter file if the lengths differ."""
+    chunks = (chunks_of_lines(path, on_bad_utf8) for path in (pivot, other))
+    for pivot_lines, other_lines in zip_longest(*chunks):
+        if not pivot_lines or not other_lines or pivot_lines.count != other_lines.count:
             raise DataError(_unequal(pivot, other))
-        (number, pivot_text), (_, other_text) = pivot_line, other_line
-        if pivot_text is None or other_text is None:
-            drops["invalid UTF-8"] += 1  # the pair is dropped; the lines below stay aligned
-            continue
-        yield number, pivot_text, other_text
+        yield MosesChunk(pivot_lines, other_lines)
+
+
+@dataclass(frozen=True)
+class MosesChunk:
+    """Lines of the same numbers of two files."""
+
+    pivot: Lines
+    other: Lines
+
+    def pairs(self, drops: Counter[str]) -> Pairs:
+        texts = zip(self.pivot.decoded(), self.other.decoded(), strict=True)
+        for number, (pivot_text, other_text) in enumerate(texts, start=self.pivot.first):
+            if pivot_text is None or other_text is None:
+                drops[INVALID] += 1  # the pair is dropped; the lines below stay aligned
+            else:
+                yield number, pivot_text, other_text
 
 
 def _unequal(pivot: Path, other: Path) -> str:
-    counts = [sum(1 for _ in numbered(path, "drop")) for path in (pivot, other)]
+    counts = [sum(1 for _ in decoded_lines(path, "drop")) for path in (pivot, other)]
     line = _misaligned_from(pivot, other)
     where = f"they diverge near line {line}" if line else "they look parallel up to the end of the shorter one"
     return f"{pivot} has {counts[0]} lines but {other} has {counts[1]}: the files are not parallel; {where}"
@@ -56,7 +70,7 @@ def _misaligned_from(pivot: Path, other: Path) -> int | None:
 
 def _deviations(pivot: Path, other: Path) -> Iterator[float]:
     median = 0.0
-    for number, ((_, one), (_, two)) in enumerate(zip(numbered(pivot, "drop"), numbered(other, "drop"), strict=False)):
+    for number, (one, two) in enumerate(zip(decoded_lines(pivot, "drop"), decoded_lines(other, "drop"), strict=False)):
         ratio = math.log((len(two or "") + 3) / (len(one or "") + 3))
         yield abs(ratio - median)
         # Decreasing steps towards each ratio converge to the median without storing the ratios.

@@ -6,13 +6,14 @@ File names may use any spelling of a language code: `az`, `aze`, `az_Latn`.
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
-from cclm.data.readers.files import OnBadUtf8
+from cclm.data.readers.files import CHUNK, OnBadUtf8
 from cclm.errors import DataError
 from cclm.recipe.language_codes import canonical, check_language, expressions
 
@@ -22,6 +23,36 @@ SPLITS = ("train", "dev", "test")
 Pair = tuple[int, str, str]
 """Number of the line, row or unit; text in the pivot language; text in the other language."""
 Pairs = Iterator[Pair]
+
+
+class Chunk(Protocol):
+    """Some consecutive pairs of a text. Worker processes get them like this, and decode them."""
+
+    def pairs(self, drops: Counter[str]) -> Pairs:
+        """The pairs, decoded but not cleaned. Lines that are not a pair are counted in `drops`, by reason."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A chunk of a format that one process has to read from the beginning."""
+
+    decoded: Sequence[Pair]
+    drops: Counter[str] = field(default_factory=Counter)
+
+    def pairs(self, drops: Counter[str]) -> Pairs:
+        drops.update(self.drops)
+        yield from self.decoded
+
+
+def in_chunks(pairs: Pairs, drops: Counter[str]) -> Iterator[Chunk]:
+    """Pairs in chunks, while reading them counts in `drops`."""
+    while chunk := list(islice(pairs, CHUNK)):
+        yield Decoded(chunk, drops.copy())
+        drops.clear()
+    if drops:
+        yield Decoded((), drops)
+
+
 _PLACEHOLDERS = {"lang", "split", "pivot", "side"}
 
 

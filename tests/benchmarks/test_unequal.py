@@ -100,7 +100,7 @@ def test_the_table_has_means_over_seeds_and_their_spread(capsys: pytest.CaptureF
 
 def test_every_change_is_an_arm_of_its_own_and_part_of_all() -> None:
     together = ARMS["all"]
-    for name in ("linear", "average", "split pieces", "R-Drop", "dropout by passes", "Muon"):
+    for name in ("wsd", "average", "split pieces", "R-Drop", "dropout by passes", "Muon"):
         arm = ARMS[name]
         assert set(arm.settings) <= set(together.settings)
         assert (arm.r_drop, arm.by_passes, arm.muon) != (0.0, False, False) or arm.settings

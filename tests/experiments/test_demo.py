@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from warm_commands import warm
 
-from cclm.experiments.executor import Display, Job
+from cclm.experiments.display import Display
+from cclm.experiments.executor import Job
 from cclm.formats.log import Admitted, Stopped, Train
 
 ROOT = Path(__file__).parent.parent.parent

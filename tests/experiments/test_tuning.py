@@ -8,7 +8,7 @@ from small_study import write_study
 
 from cclm.curriculum import Temperature
 from cclm.errors import ConfigError
-from cclm.experiments.study import lowest
+from cclm.experiments.tuning import lowest
 from cclm.recipe.study import Study, load_study, plain
 
 ARMS = """  bitext: {}

@@ -47,8 +47,8 @@ def test_many_languages_are_counted_and_named_in_few_lines(tmp_path: Path) -> No
     assert "19 languages admitted: qab" in told
 
 
-IMPATIENT = """import cclm.experiments.executor, cclm.progress_bar
-cclm.experiments.executor.QUIET = 0.0
+IMPATIENT = """import cclm.experiments.display, cclm.progress_bar
+cclm.experiments.display.QUIET = 0.0
 cclm.progress_bar.SECONDS = 0.001
 """
 

@@ -17,8 +17,7 @@ from cclm.experiments.cost import (
     seconds,
     whole_training_cost,
 )
-from cclm.experiments.pipeline import Pipeline, Planned
-from cclm.experiments.study import BEFORE
+from cclm.experiments.pipeline import BEFORE_TRAINING, Pipeline, Planned
 from cclm.experiments.study import plan as plan_study
 from cclm.experiments.sweep import Aggregate, grid_recipes, is_done, refuse_impossible
 from cclm.experiments.train_job import run_folder
@@ -147,7 +146,7 @@ def print_sweep_plan(recipe: Recipe, thresholds: Sequence[float], aggregates: Se
     for leaf in leaves:
         Pipeline(leaf).refuse_other_settings()
     pipeline.refuse_other_text(map(run_folder, leaves))
-    stages = pipeline.plan(BEFORE)
+    stages = pipeline.plan(BEFORE_TRAINING)
     done = len([leaf for leaf in leaves if pipeline.prepared and is_done(leaf, pipeline)])
     training = whole_training_cost(recipe, pipeline.prepared)
     print(f"{'sweep':<10} {len(leaves)} runs at most, those that decide alike are trained once{_done(done)}")

@@ -25,8 +25,6 @@ from cclm.cli.group import (
     cli,
 )
 
-UP_TO_TRAINING = ("prepare", "graph", "benchmark", "train")
-
 
 @cli.command(short_help="Read all text of RECIPE and report what is wrong with it; try out a device.")
 @click.argument("recipe", required=False)
@@ -169,9 +167,10 @@ def train(recipe: str, overrides: Sequence[str], shows_board: bool, dry_run: boo
     result is refused, with the difference. --force allows other settings of training, which made_from.json and the
     manifests of later checkpoints then list.
     """
+    from cclm.experiments.pipeline import UP_TO_TRAINING, Pipeline
+
     if _is_dry(recipe, overrides, UP_TO_TRAINING, dry_run, as_json):
         return
-    from cclm.experiments.pipeline import Pipeline
     from cclm.recipe import load_recipe
 
     pipeline = Pipeline(load_recipe(recipe, overrides), **how)

@@ -14,8 +14,9 @@ from cclm.errors import TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.evaluation.scores import read_lines
 from cclm.experiments.benchmark import reference_recipe
-from cclm.experiments.executor import Display, Job, processes_for, save_recipe
-from cclm.experiments.pipeline import Pipeline
+from cclm.experiments.display import Display
+from cclm.experiments.executor import Job, processes_for, save_recipe
+from cclm.experiments.pipeline import BEFORE_TRAINING, Pipeline
 from cclm.experiments.train_job import run_folder
 from cclm.formats.log import Log
 from cclm.formats.scores import Scores
@@ -64,7 +65,7 @@ def run(overrides: Iterable[str] = ()) -> Path:
     ours = "your curriculum" if any(each.startswith("curriculum") for each in overrides) else "gate + tau 5"
     for each in recipes.values():
         Pipeline(each).refuse_other_settings()  # before anything is made
-    Pipeline(recipe).refuse_occupied(("prepare", "graph", "benchmark"))
+    Pipeline(recipe).refuse_occupied(BEFORE_TRAINING)
     stages = _Stages(5)
     with Display(reference_recipe(recipe).training.max_steps) as display:
         pipeline = Pipeline(recipe, watcher=display, say=display.print)

@@ -1,5 +1,6 @@
 """Runs trainings in parallel, each in its own process with one thread: two cores are used better by two trainings than
-by one with two threads. Progress is read from their logs. `slurm.py` has the same for jobs of a cluster."""
+by one with two threads. Progress is read from their logs. `slurm.py` has the same for jobs of a cluster, and
+`display.py` shows how far they have come."""
 
 import multiprocessing
 import os
@@ -7,24 +8,19 @@ import signal
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from cclm.atomic import write_if_changed
 from cclm.data.workers import available_cores, end_with_parent
 from cclm.errors import ConfigError, DataError, Interrupted, TrainingError, explain_os_error
-from cclm.formats.log import Admitted, Event, LogTail, Stopped, Train
+from cclm.formats.log import Event, LogTail
 from cclm.messages import Say, announce
 from cclm.recipe.schema import Recipe
 from cclm.signals import signals_blocked, unblock_signals
-from cclm.training.console import duration
 from cclm.training.lock import name_of, owner_of
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -89,12 +85,33 @@ def ignore_events(job: Job, event: Event) -> None:
     """A watcher that ignores all events."""
 
 
-class Executor(Protocol):
-    """Where jobs run: processes on this machine, or jobs of SLURM."""
+class Running(Protocol):
+    """A job under way."""
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether jobs run on other machines, which may have other devices than this one."""
+    def job(self) -> Job:
+        """The job."""
+
+    def has_ended(self) -> bool:
+        """Whether it is over."""
+
+    def events(self) -> Iterator[Event]:
+        """What it has logged since the last call."""
+
+    def why_failed(self) -> str | None:
+        """Why it failed; None if it did not. Called after its end, or after `leave`."""
+
+    def leave(self) -> None:
+        """This process is about to end."""
+
+
+class Executor(ABC):
+    """Runs jobs: as processes on this machine, or as jobs of SLURM."""
+
+    at_once: int
+    """The most jobs in parallel."""
+    is_elsewhere = False
+    """Whether jobs run on other machines, which may have other devices than this one."""
 
     def run(
         self,
@@ -107,49 +124,57 @@ class Executor(Protocol):
 
         `more` is called repeatedly and returns new jobs that depended on finished ones.
         """
-
-
-@dataclass(frozen=True)
-class Processes:
-    """Runs jobs as processes on this machine, at most `at_once` in parallel. All end when this process ends."""
-
-    at_once: int
-    gpus: int = 0
-    """GPUs that the processes are dealt out to; 0 for CPUs."""
-    is_elsewhere = False
-
-    def run(
-        self,
-        jobs: Sequence[Job],
-        watcher: Watcher,
-        more: Callable[[], Sequence[Job]] = lambda: (),
-        say: Say = announce,
-    ) -> dict[str, str]:
-        """Runs all jobs. Those that another process is working on are started last and wait for it."""
         waiting: list[Job] = list(jobs)
-        running: list[_Process] = []
+        running: dict[int, Running] = {}
         failed: dict[str, str] = {}
         try:
             while (waiting := [*waiting, *more()]) or running:
                 while waiting and len(running) < self.at_once:
-                    taken = {process.place for process in running}
-                    place = next(number for number in range(self.at_once) if number not in taken)
-                    running.append(_Process(_next(waiting, say), place, self.gpus))
-                time.sleep(0.1)
-                for process in list(running):
-                    ended = process.has_ended()  # before its log is read, which is complete then
-                    for event in process.events():
-                        watcher(process.job, event)
+                    place = next(number for number in range(self.at_once) if number not in running)
+                    running[place] = self._start(waiting, place, say)
+                self._pause()
+                for place, each in list(running.items()):
+                    ended = each.has_ended()  # before its log is read, which is complete then
+                    for event in each.events():
+                        watcher(each.job, event)
                     if ended:
-                        running.remove(process)
-                        why = process.wait_for_error()
-                        failed |= {process.job.name: why} if why else {}
-        finally:
-            for process in running:
-                process.ask_to_stop()
-            for process in running:
-                process.wait_for_error()
+                        del running[place]
+                        why = each.why_failed()
+                        failed |= {each.job.name: why} if why else {}
+        except BaseException:
+            self._leave(list(running.values()), say)
+            raise
         return failed
+
+    @abstractmethod
+    def _start(self, waiting: list[Job], place: int, say: Say) -> Running:
+        """Takes a job out of the waiting ones and starts it; `place` is its number among those in parallel."""
+
+    @abstractmethod
+    def _pause(self) -> None:
+        """Waits until it is worth looking at the jobs again."""
+
+    def _leave(self, running: Sequence[Running], say: Say) -> None:
+        """This process is about to end."""
+        for each in running:
+            each.leave()
+        for each in running:
+            each.why_failed()
+
+
+@dataclass
+class Processes(Executor):
+    """Runs jobs as processes on this machine, those that another process is working on last. All end with this one."""
+
+    at_once: int
+    gpus: int = 0
+    """GPUs that the processes are dealt out to; 0 for CPUs."""
+
+    def _start(self, waiting: list[Job], place: int, say: Say) -> Running:
+        return _Process(_next(waiting, say), place % self.gpus if self.gpus else None)
+
+    def _pause(self) -> None:
+        time.sleep(0.1)
 
 
 def processes_for(device: str, at_once: int | None = None) -> Processes:
@@ -179,12 +204,12 @@ def _next(waiting: list[Job], say: Say) -> Job:
 class _Process:
     """A job under way, and how far its log has been read."""
 
-    def __init__(self, job: Job, place: int, gpus: int) -> None:
-        self.job, self.place = job, place
+    def __init__(self, job: Job, gpu: int | None) -> None:
+        self.job = job
         # A file, as a pipe would fill up.
         self._stderr = tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace")  # noqa: SIM115
         self._log = LogTail(job.folder / "log.jsonl")
-        self._process = PROCESSES.Process(target=work, args=(job, self._stderr.name, place % gpus if gpus else None))
+        self._process = PROCESSES.Process(target=work, args=(job, self._stderr.name, gpu))
         try:
             with signals_blocked():
                 self._process.start()
@@ -204,7 +229,7 @@ class _Process:
     def events(self) -> Iterator[Event]:
         return self._log.new()
 
-    def wait_for_error(self) -> str | None:
+    def why_failed(self) -> str | None:
         """Waits for the end of the job; returns why it failed, or None."""
         self._process.join()
         said = self._stderr.read().strip()
@@ -216,7 +241,7 @@ class _Process:
             return f"killed by {signal.Signals(-code).name}" + (OUT_OF_MEMORY if code == -signal.SIGKILL else "")
         return _error_in(said) or f"exit code {code}"
 
-    def ask_to_stop(self) -> None:
+    def leave(self) -> None:
         """Sends SIGTERM: the job saves a checkpoint and ends."""
         self._process.terminate()
 
@@ -253,86 +278,3 @@ def work(job: Job, stderr: str, gpu: int | None = None) -> None:
         sys.exit(f"{ERROR}{error}")
     except OSError as error:
         sys.exit(f"{ERROR}{explain_os_error(error)}")
-
-
-QUIET = 30.0
-"""Seconds between two lines about the progress of a job, if there is no terminal for progress bars."""
-REPLAY_SECONDS = 1.0
-"""Seconds after the first event of a job in which others may be old ones, of a resumed job's log: the speed is measured
-after them."""
-
-
-class Display:
-    """A watcher of jobs that shows how far they have come; `max_steps` is how far they may go."""
-
-    def __init__(self, max_steps: int) -> None:
-        columns = (
-            TextColumn("{task.description:>22}"), BarColumn(bar_width=24), MofNCompleteColumn(),
-            TextColumn("{task.fields[loss]}"), TimeElapsedColumn(),
-        )  # fmt: skip
-        self._console = Console(stderr=True)
-        self._is_terminal = sys.stderr.isatty()
-        self._bars = Progress(*columns, console=self._console, transient=True, disable=not self._is_terminal)
-        self._tasks: dict[str, TaskID] = {}
-        self._said: dict[str, tuple[float, int]] = {}
-        """When the last line about each job was due, and at which step it was then."""
-        self._max_steps = max_steps
-
-    def __enter__(self) -> "Display":
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
-
-    def __call__(self, job: Job, event: Event) -> None:
-        """An event of a job's log."""
-        if job.name not in self._tasks:
-            self._tasks[job.name] = self._bars.add_task(job.name, total=self._max_steps, loss="")
-        bar = self._tasks[job.name]
-        if isinstance(event, Train):
-            loss = "" if event.loss is None else f"loss {event.loss:.2f}"
-            self._bars.update(bar, completed=event.step, loss=loss)
-            self._print_progress(job, event.step, loss)
-        elif isinstance(event, Admitted):
-            self.print(f"{job.name}, step {event.step:,}: {event.language} admitted, {event.reason}")
-        elif isinstance(event, Stopped):
-            self._bars.remove_task(self._tasks.pop(job.name))  # a run that was extended has several ends
-            if job.only is None:
-                self.print(f"{job.name}: {event.step:,} steps, {event.reason}")
-
-    def _print_progress(self, job: Job, step: int, loss: str) -> None:
-        now = time.monotonic()
-        then, before = self._said.setdefault(job.name, (now, step))
-        if now - then < min(REPLAY_SECONDS, QUIET):
-            self._said[job.name] = (then, step)
-        elif not self._is_terminal and now - then >= QUIET:
-            self._said[job.name] = (now, step)
-            seconds = (now - then) / max(1, step - before) * (self._max_steps - step)
-            parts = (f"step {step:,} of {self._max_steps:,}", loss, f"at most {duration(seconds)} left")
-            self.print(f"{job.name}: {', '.join(part for part in parts if part)}")
-
-    def print(self, line: str) -> None:
-        """Prints a line that stays."""
-        self._console.print(Text("    " + line, style="dim"), soft_wrap=True)
-
-
-class Remaining:
-    """A watcher that also prints how many of the jobs are done, and how long the rest will take."""
-
-    def __init__(self, display: Display, due: int, of: str) -> None:
-        self._display, self._due, self._done, self._start = display, due, 0, time.monotonic()
-        self._names: set[str] = set()
-        display.print(f"{due} trainings to do, of {of}")
-
-    def __call__(self, job: Job, event: Event) -> None:
-        """An event of a job's log."""
-        self._display(job, event)
-        if isinstance(event, Stopped) and job.name not in self._names:
-            self._names.add(job.name)
-            self._done += 1
-            spent, waiting = time.monotonic() - self._start, self._due - self._done
-            rest = f", about {duration(spent / self._done * waiting)} left" if waiting > 0 else ""
-            self._display.print(f"{job.name}: {self._done} of {self._due} trainings{rest}")

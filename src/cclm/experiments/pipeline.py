@@ -41,6 +41,7 @@ from cclm.experiments.cost import (
     training_cost,
     whole_training_cost,
 )
+from cclm.experiments.display import Display
 from cclm.experiments.early_checks import (
     refuse_dangling_links,
     refuse_impossible_curriculum,
@@ -50,7 +51,7 @@ from cclm.experiments.early_checks import (
     refuse_unusable_graph,
     refuse_unusable_losses,
 )
-from cclm.experiments.executor import Display, Executor, Watcher
+from cclm.experiments.executor import Executor, Watcher
 from cclm.experiments.graph import graph_of, needs_graph, refuse_other_graph, write_graph
 from cclm.experiments.train_job import cache_keys, for_one_process, record_inputs, run_folder
 from cclm.formats.run import MADE_FROM, MadeFrom
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from cclm.training.ranks import Ranks
 
 STAGES = ("prepare", "graph", "benchmark", "train", "translate", "score", "report")
+BEFORE_TRAINING, UP_TO_TRAINING = STAGES[:3], STAGES[:4]
 
 
 @dataclass(frozen=True)

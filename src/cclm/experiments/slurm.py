@@ -13,16 +13,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cclm.data.work_folder import key_of
 from cclm.errors import ConfigError, TrainingError
-from cclm.experiments.executor import Executor, Job, Watcher, processes_for
+from cclm.experiments.executor import Executor, Job, Running, processes_for
 from cclm.formats.job import JOB, JOBS, STATE, JobFile, JobState
 from cclm.formats.log import Event, LogTail
-from cclm.messages import Say, announce
+from cclm.messages import Say
 from cclm.recipe.execution import execution_of, sbatch_options
 from cclm.recipe.schema import Recipe
 
@@ -52,7 +52,7 @@ def executor_of(recipe: Recipe, given: Mapping[str, object]) -> Executor:
     return Slurm(Path(recipe.work), sbatch_options(settings.slurm), settings.at_once or MAX_QUEUED)
 
 
-class Slurm:
+class Slurm(Executor):
     """Submits jobs, at most `at_once` in SLURM's queue at the same time, and follows them.
 
     If this process ends, its jobs go on. The same command finds those that are in the queue, and follows them again.
@@ -61,55 +61,40 @@ class Slurm:
     is_elsewhere = True
 
     def __init__(self, work: Path, options: Mapping[str, str], at_once: int = MAX_QUEUED) -> None:
-        self._work, self._options, self._at_once = work, dict(options), at_once
+        self.at_once, self._work, self._options = at_once, work, dict(options)
         self._minutes = minutes(self._options.get("time", ""))
         if not shutil.which("sbatch") or not shutil.which("squeue"):
             raise ConfigError("executor slurm: no `sbatch` and `squeue` here; start it where jobs are submitted")
         import submitit  # noqa: F401 (refused here, and not after the data was prepared)
 
-    def run(
-        self,
-        jobs: Sequence[Job],
-        watcher: Watcher,
-        more: Callable[[], Sequence[Job]] = lambda: (),
-        say: Say = announce,
-    ) -> dict[str, str]:
-        """Runs all jobs. Jobs of an interrupted command that are still in the queue are not submitted again."""
-        waiting: list[Job] = list(jobs)
-        running: list[_Submitted] = []
-        failed: dict[str, str] = {}
-        queue = Queue()
-        try:
-            while (waiting := [*waiting, *more()]) or running:
-                while waiting and len(running) < self._at_once:
-                    running.append(self._submit(waiting.pop(0), queue, say))
-                time.sleep(LOOK_SECONDS)
-                queue.ask()
-                for each in list(running):
-                    ended = each.has_ended(queue, say)  # before its log is read, which is complete then
-                    for event in each.events():
-                        watcher(each.job, event)
-                    if ended:
-                        running.remove(each)
-                        failed |= {each.job.name: each.why} if each.why else {}
-        except KeyboardInterrupt:
-            say(f"{len(running)} jobs stay in SLURM's queue; the same command follows them again, scancel ends them")
-            raise
-        return failed
+        self._queue = Queue()
 
-    def _submit(self, job: Job, queue: "Queue", say: Say) -> "_Submitted":
+    def _start(self, waiting: list[Job], place: int, say: Say) -> Running:
+        return self._submit(waiting.pop(0), say)
+
+    def _pause(self) -> None:
+        time.sleep(LOOK_SECONDS)
+        self._queue.ask()
+
+    def _leave(self, running: Sequence[Running], say: Say) -> None:
+        super()._leave(running, say)
+        if running:
+            say(f"{len(running)} jobs stay in SLURM's queue; the same command follows them again, scancel ends them")
+
+    def _submit(self, job: Job, say: Say) -> "_Submitted":
+        self._queue.ask()
         folder = job_folder(self._work, job)
         name = f"cclm-{folder.name}"
-        if name in queue:
+        if name in self._queue:
             say(f"{job.name}: in SLURM's queue as {name}")
-            return _Submitted(job, folder)
+            return _Submitted(job, folder, self._queue, say)
         folder.mkdir(parents=True, exist_ok=True)
         _job_file(job).write(folder / JOB)
         JobState(name=job.name, run=job.folder.resolve(), slurm_name=name).write(folder / STATE)
         number = self._sbatch(folder, name)
-        queue.add(name)
+        self._queue.add(name)
         say(f"{job.name}: queued as SLURM job {number}")
-        return _Submitted(job, folder)
+        return _Submitted(job, folder, self._queue, say)
 
     def _sbatch(self, folder: Path, name: str) -> str:
         from submitit import SlurmExecutor
@@ -204,36 +189,43 @@ class Queue:
 class _Submitted:
     """A job in SLURM's queue or beyond it, and how far its log has been read."""
 
-    def __init__(self, job: Job, folder: Path) -> None:
-        self.job, self.why = job, ""
-        self._folder, self._log = folder, LogTail(job.folder / "log.jsonl")
+    def __init__(self, job: Job, folder: Path, queue: Queue, say: Say) -> None:
+        self.job = job
+        self._folder, self._queue, self._say, self._why = folder, queue, say, ""
+        self._log = LogTail(job.folder / "log.jsonl")
         self._shown, self._missed = "queued", 0
         self._answers = 0
 
     def events(self) -> Iterator[Event]:
         return self._log.new()
 
-    def has_ended(self, queue: Queue, say: Say) -> bool:
+    def has_ended(self) -> bool:
         """Whether the job is over. It has failed if two answers of `squeue` in a row do not list it."""
         state = JobState.find(self._folder / STATE)
         if state and state.state != self._shown:
             self._shown = state.state
             if state.state == "running":
-                say(f"{self.job.name}: running as SLURM job {state.job}")
+                self._say(f"{self.job.name}: running as SLURM job {state.job}")
         if state and state.state in ("done", "failed"):
-            self.why = state.why or ""
+            self._why = state.why or ""
             return True
-        if queue.answers != self._answers:
-            self._answers = queue.answers
-            known = state is not None and state.slurm_name in queue
+        if self._queue.answers != self._answers:
+            self._answers = self._queue.answers
+            known = state is not None and state.slurm_name in self._queue
             self._missed = 0 if known else self._missed + 1
         if self._missed < 2:
             return False
         number = state.job if state and state.job else "of this training"
-        self.why = (
+        self._why = (
             f"the SLURM job {number} is gone: cancelled, or killed with its node; its output is in {self._folder}"
         )
         return True
+
+    def why_failed(self) -> str | None:
+        return self._why or None
+
+    def leave(self) -> None:
+        """It stays in the queue, or goes on."""
 
 
 class Task:

@@ -1,123 +1,35 @@
 """`cclm study`: trains, translates, scores and compares every arm with every seed. Finished trials are skipped."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from glob import escape
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cclm.atomic import refuse_foreign_files
 from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, DataError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
-from cclm.experiments.benchmark import as_bitext, bitext_folder, bitext_jobs, reference_recipe
+from cclm.experiments.benchmark import as_bitext, bitext_jobs, reference_recipe
 from cclm.experiments.cost import benchmark_cost
-from cclm.experiments.executor import Display, Executor, Job, Remaining, processes_for, save_recipe
+from cclm.experiments.display import Display, Remaining
+from cclm.experiments.executor import Executor, Job, processes_for
 from cclm.experiments.graph import refuse_other_graph
-from cclm.experiments.pipeline import Pipeline, Planned
-from cclm.experiments.study_results import Trial, outcome, results
-from cclm.experiments.train_job import loss_origin, run_folder
-from cclm.formats.log import Log
-from cclm.formats.run import CONFIG, read_settings
-from cclm.formats.study import DeclaredFile, TunedArm, TunedFile, Tuning
-from cclm.formats.study import Try as TryResult
+from cclm.experiments.pipeline import BEFORE_TRAINING, Pipeline, Planned
+from cclm.experiments.study_results import Trial, results
+from cclm.experiments.study_trials import StudyRun, studies_of, study_folder
+from cclm.experiments.train_job import loss_origin
+from cclm.experiments.tuning import TUNED, choices_of, is_tried, tune
+from cclm.formats.run import CONFIG
+from cclm.formats.study import DeclaredFile
 from cclm.messages import announce
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, Try, plain, sections_not_shared, steps_to_come
 from cclm.report.pages import write_study
 from cclm.training.lock import Lock
-from cclm.training.provenance import (
-    changes,
-    differences,
-    is_finished,
-    made_from,
-    refuse_other_benchmark,
-    refuse_other_settings,
-)
+from cclm.training.provenance import differences, is_finished, refuse_other_benchmark, refuse_other_settings
 
-BEFORE = ("prepare", "graph", "benchmark")
-"""The stages before the trainings of a sweep or study."""
 DECLARED = "declared.json"
-TRIALS = "trials"
-"""The folder of a study with the recipes of its trials."""
-WRITTEN = ("results.json", "report.html", "report.md", "forest.svg", "losses.json", "tuned.json")
+WRITTEN = ("results.json", "report.html", "report.md", "forest.svg", "losses.json", TUNED)
 """What a study has only after its declaration."""
-
-
-@dataclass(frozen=True)
-class StudyRun:
-    """A study that is being run: its recipe, its folder, and the data and L* that all its trials share."""
-
-    study: Study
-    recipe: Recipe
-    pipeline: Pipeline
-    executor: Executor
-    own: dict[str, Pipeline] = field(default_factory=dict)
-    """Pipelines of arms that have data or L* of their own."""
-
-    def pipeline_of(self, arm: str) -> Pipeline:
-        """The pipeline that has the data and L* of an arm."""
-        return self.own.get(arm, self.pipeline)
-
-    def losses_of(self, arm: str) -> Path:
-        """The path of the table with L* for the trials of an arm."""
-        return self.folder / (f"losses-{arm}.json" if arm in self.own else "losses.json")
-
-    def changes_for_losses(self, arm: str) -> dict[str, object]:
-        """The changes that make the trials of an arm read L* from the table `losses_of(arm)`; none without L*."""
-        pipeline = self.pipeline_of(arm)
-        if not pipeline.losses:
-            return {}
-        table = {"benchmark.file": str(self.losses_of(arm))}
-        is_trained = pipeline.recipe.benchmark.method == "multilingual"
-        return table | ({"benchmark.method": "file", "benchmark.level": None} if is_trained else {})
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the study; its runs are among the other runs of the work folder."""
-        return study_folder(self.study, self.recipe)
-
-    def trials(self) -> list[Trial]:
-        """Every arm with every seed, ordered by seed, so that all arms have results early."""
-        return [self.trial(arm, seed) for seed in self.study.seeds for arm in self.study.arms]
-
-    def trial(self, arm: str, seed: int) -> Trial:
-        """An arm with a seed."""
-        run = f"runs/{arm}.{seed}"
-        if arm != BITEXT:
-            folder = Path(self.recipe.work) / run
-            other = folder.with_name(f"{self.study.name}.{arm}.{seed}")
-            if other.exists() or self._is_of_another_study(folder, arm, seed):
-                return Trial(arm, seed, other, f"runs/{other.name}")
-            return Trial(arm, seed, folder, run)
-        # With the seed of the recipe, these are the very models that L* comes from.
-        folder = bitext_folder(self.recipe.model_copy(update={"seed": seed}), self.pipeline.data)
-        return Trial(arm, seed, folder, f"runs/{BITEXT}" if seed == self.recipe.seed else run)
-
-    def _is_of_another_study(self, folder: Path, arm: str, seed: int) -> bool:
-        """Whether another study has an arm of this name with other settings: its run stays as it is."""
-        # The settings of an arm in `after` are known only after the arms that it waits for are trained.
-        if not (folder / CONFIG).exists() or arm in self.study.after:
-            return False
-        if not _studies_of(folder) - {self.study.name}:
-            return False
-        pipeline = self.pipeline_of(arm)
-        return bool(changes(folder, made_from(self.study.recipe_of(arm, seed), pipeline.data, pipeline.losses)))
-
-
-def _studies_of(run: Path) -> set[str]:
-    """The names of the studies that a run may belong to: the one with its table of L*, or else those that have a trial
-    of its name."""
-    table = Path((read_settings(run / CONFIG).get("benchmark") or {}).get("file") or "")
-    if table.parent.parent.name == "studies":
-        return {table.parent.name}
-    trials = (run.parents[1] / "studies").glob(f"*/{TRIALS}/{escape(run.name)}.json")
-    return {path.parents[1].name for path in trials}
-
-
-def study_folder(study: Study, recipe: Recipe) -> Path:
-    """The folder of a study."""
-    return Path(recipe.work) / "studies" / study.name
 
 
 def run(study: Study, executor: Executor | None = None) -> Path:
@@ -170,7 +82,11 @@ def _before(study: Study) -> tuple[str, ...]:
     """The stages before the trials. If no arm asks for L*, none is trained; a study that was begun with L* keeps it."""
     arms = [study.recipe_of(arm, study.seeds[0], **steps_to_come(study, arm)) for arm in study.arms if arm != BITEXT]
     asked = BITEXT in study.arms or any(arm.curriculum.needs_benchmark for arm in arms)
-    return BEFORE if asked or (study_folder(study, study.recipe_of()) / "losses.json").exists() else BEFORE[:-1]
+    return (
+        BEFORE_TRAINING
+        if asked or (study_folder(study, study.recipe_of()) / "losses.json").exists()
+        else BEFORE_TRAINING[:-1]
+    )
 
 
 def _refuse(study: Study) -> None:
@@ -197,7 +113,7 @@ def _refuse_impossible(study: Study) -> None:
 def _refuse_occupied(study: Study) -> None:
     """Raises DataError if something of the user's is where the study needs a link, before any work is done."""
     recipe = study.recipe_of()
-    Pipeline(recipe).refuse_occupied(("prepare", "graph", "benchmark"))
+    Pipeline(recipe).refuse_occupied(BEFORE_TRAINING)
     seeds = [seed for seed in study.seeds if seed != recipe.seed] if BITEXT in study.arms else []
     WorkFolder(Path(recipe.work)).refuse_occupied(f"runs/{BITEXT}.{seed}" for seed in seeds)
 
@@ -277,7 +193,7 @@ def _refuse_other_settings(study: Study, runs: Path) -> None:
     for arm, seed in trials:
         own = runs / f"{study.name}.{arm}.{seed}"
         run = own if own.exists() else runs / f"{arm}.{seed}"
-        if not (run / CONFIG).exists() or _studies_of(run) - {study.name}:
+        if not (run / CONFIG).exists() or studies_of(run) - {study.name}:
             continue
         try:
             refuse_other_settings(run, study.recipe_of(arm, seed))
@@ -316,128 +232,17 @@ def _train(made: StudyRun, untuned: Mapping[str, str]) -> dict[str, str]:
 
 
 def _due(made: StudyRun, trial: Trial) -> list[Job]:
-    """The jobs of a trial that are not done. Its recipe is left in the folder of the study, for `cclm train`."""
+    """The jobs of a trial that are not done."""
     if trial.arm == BITEXT:
         mine = made.recipe.model_copy(update={"seed": trial.seed})
         jobs = bitext_jobs(mine, made.pipeline.data)
         WorkFolder(Path(made.recipe.work)).link(trial.run, trial.folder)
         jobs = [replace(job, name=f"{trial.name}/{job.name}") for job in jobs]
-        return [job for job in jobs if not _is_done(made, job, BITEXT)]
-    settings = _settings(made, trial)
-    job = replace(_job(made, settings, trial.folder, trial.arm), name=trial.name, scored=True)
-    done = _is_done(made, job, trial.arm) and Evaluation(trial.folder).scored()
+        return [job for job in jobs if not made.is_done(job, BITEXT)]
+    settings = made.settings(trial)
+    job = replace(made.job(settings, trial.folder, trial.arm), name=trial.name, scored=True)
+    done = made.is_done(job, trial.arm) and Evaluation(trial.folder).scored()
     return [] if done else [job]
-
-
-def _settings(made: StudyRun, trial: Trial) -> Recipe:
-    """The recipe of a trial. Arms that `after` names must be trained: a step gate without steps takes theirs."""
-    waits_for = made.study.after.get(trial.arm)
-    steps = _admissions(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}")) if waits_for else {}
-    more = {**steps_to_come(made.study, trial.arm, steps), **made.changes_for_losses(trial.arm)}
-    return made.study.recipe_of(trial.arm, trial.seed, **more)
-
-
-def _job(made: StudyRun, settings: Recipe, folder: Path, arm: str) -> Job:
-    path = made.folder / TRIALS / f"{settings.name}.json"
-    save_recipe(path, settings)
-    return Job(settings.name, path, folder, made.pipeline_of(arm).data.folder)
-
-
-def _is_done(made: StudyRun, job: Job, arm: str) -> bool:
-    pipeline = made.pipeline_of(arm)
-    return is_finished(job.folder, job.settings(), pipeline.data, None if job.only else pipeline.losses)
-
-
-def _admissions(run: Path) -> dict[str, int]:
-    return Log.read(run / "log.jsonl").admissions
-
-
-# --- tuning -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """A study after its tuning."""
-
-    study: Study
-    """With the chosen values in its arms."""
-    facts: Tuning | None = None
-    """Every try, the choices and the cost; None where the study tunes nothing."""
-    failed: Mapping[str, str] = field(default_factory=dict)
-    """Arms without a choice, and why."""
-
-
-def tune(made: StudyRun) -> Tuned:
-    """Trains each tuned arm once with each value and chooses the one with the lowest macro dev loss; writes tuned.json.
-
-    Tries are not translated, so that test scores cannot influence the choice.
-    """
-    study = made.study
-    if study.tune is None:
-        return Tuned(study)
-    tries = study.tune.tries()
-    failed = _train_tries(made, tries)
-    arms: dict[str, TunedArm] = {}
-    choices: dict[str, object] = {}
-    complaints: dict[str, str] = {}
-    for arm, keys in study.tune.arms.items():
-        own = [tried for tried in tries if tried.arm == arm]
-        found = [_try(tried, made.recipe, failed.get(tried.name)) for tried in own]
-        if wrong := next((tried.name for tried in own if tried.name in failed), None):
-            complaints[arm] = f"its tuning failed: {wrong}: {failed[wrong]}"
-        else:
-            best = lowest([each.macro for each in found])
-            choices[arm], found[best] = own[best].value, found[best].model_copy(update={"chosen": True})
-        arms[arm] = TunedArm(key=next(iter(keys)), tries=found)
-    every = [each for arm in arms.values() for each in arm.tries]
-    facts = Tuning(
-        seed=study.tune.seed,
-        steps=sum(each.steps or 0 for each in every),
-        tokens=sum(each.tokens or 0 for each in every),
-        arms=arms,
-    )
-    TunedFile.model_validate(facts.plain()).write(made.folder / "tuned.json")
-    return Tuned(study.tuned(choices), facts, complaints)
-
-
-def lowest(losses: Sequence[float | None]) -> int:
-    """The index of the lowest loss; of equal ones, the first."""
-    known = [math.inf if loss is None else loss for loss in losses]
-    return min(range(len(known)), key=lambda i: known[i])
-
-
-def _train_tries(made: StudyRun, tries: list[Try]) -> dict[str, str]:
-    """Trains the tries that are not done; returns why some failed."""
-    jobs = []
-    for tried in tries:
-        settings = _try_settings(made, tried)
-        jobs.append((_job(made, settings, run_folder(settings), tried.arm), tried.arm))
-    due = [job for job, arm in jobs if not _is_done(made, job, arm)]
-    with Display(made.recipe.training.max_steps) as display:
-        remaining = Remaining(display, len(due), f"{len(jobs)} tries of the tuning")
-        return made.executor.run(due, remaining, say=display.print)
-
-
-def _try_settings(made: StudyRun, tried: Try) -> Recipe:
-    more = {"name": tried.name, **made.changes_for_losses(tried.arm)}
-    return made.study.tuned({tried.arm: tried.value}).recipe_of(tried.arm, tried.seed, **more)
-
-
-def _try(tried: Try, recipe: Recipe, why: str | None) -> TryResult:
-    """The result of a try; without measurements if its training failed."""
-    run = Path("runs") / tried.name
-    found = None if why else outcome(Path(recipe.work) / run, recipe.training.max_steps, {})
-    return TryResult(
-        value=plain(tried.value),
-        run=str(run),
-        chosen=False,
-        why=why,
-        macro=found.macro if found else None,
-        weighted=found.weighted if found else None,
-        best=found.best if found else None,
-        steps=found.steps if found else None,
-        tokens=found.tokens if found else None,
-    )
 
 
 # --- dry runs ---------------------------------------------------------------------------------------------------------
@@ -467,17 +272,12 @@ def plan(study: Study) -> StudyPlan:
     stages, of_arms = pipeline.plan(before), {arm: each.plan(before) for arm, each in own.items()}
     made = StudyRun(study, recipe, pipeline, processes_for(recipe.training.device), own)
     tries = study.tune.tries() if study.tune else []
-    return StudyPlan(pipeline, stages, of_arms, [each for each in tries if _is_tried(made, each)], _finished(made))
-
-
-def _is_tried(made: StudyRun, tried: Try) -> bool:
-    settings, pipeline = _try_settings(made, tried), made.pipeline_of(tried.arm)
-    return bool(pipeline.prepared) and is_finished(run_folder(settings), settings, pipeline.data, pipeline.losses)
+    return StudyPlan(pipeline, stages, of_arms, [each for each in tries if is_tried(made, each)], _finished(made))
 
 
 def _finished(made: StudyRun) -> list[Trial]:
     """The trials that are trained and scored. A trial is not if one that it waits for is not."""
-    choices = _choices(made)
+    choices = choices_of(made)
     untuned = set(made.study.tune.arms if made.study.tune else ()) - choices.keys()
     made = replace(made, study=made.study.tuned(choices))
     found: dict[str, Trial] = {}
@@ -490,25 +290,11 @@ def _finished(made: StudyRun) -> list[Trial]:
     return list(found.values())
 
 
-def _choices(made: StudyRun) -> dict[str, object]:
-    """The values of tuned arms that tuned.json has chosen."""
-    found = TunedFile.find(made.folder / "tuned.json") if made.study.tune else None
-    if not found or not made.study.tune:
-        return {}
-    values = {arm: next(iter(keys.values())) for arm, keys in made.study.tune.arms.items()}
-    return {
-        arm: value
-        for arm, tuned in found.arms.items()
-        for value, row in zip(values[arm], tuned.tries, strict=True)
-        if row.chosen
-    }
-
-
 def _is_finished(made: StudyRun, trial: Trial) -> bool:
     if trial.arm == BITEXT:
         mine = as_bitext(made.recipe.model_copy(update={"seed": trial.seed}))
         trained = benchmark_cost(mine, made.pipeline.data).steps == 0
     else:
         pipeline = made.pipeline_of(trial.arm)
-        trained = is_finished(trial.folder, _settings(made, trial), pipeline.data, pipeline.losses)
+        trained = is_finished(trial.folder, made.settings(trial), pipeline.data, pipeline.losses)
     return trained and Evaluation(trial.folder).scored() is not None

@@ -12,9 +12,10 @@ from cclm.data.work_folder import WorkFolder
 from cclm.errors import ConfigError, TrainingError
 from cclm.evaluation.evaluate import Evaluation
 from cclm.experiments.benchmark import reference_recipe
-from cclm.experiments.executor import Display, Executor, Job, Watcher, processes_for, read_recipe, save_recipe
+from cclm.experiments.display import Display
+from cclm.experiments.executor import Executor, Job, Watcher, processes_for, read_recipe, save_recipe
 from cclm.experiments.graph import language_graph
-from cclm.experiments.pipeline import Pipeline
+from cclm.experiments.pipeline import BEFORE_TRAINING, Pipeline
 from cclm.experiments.train_job import run_folder
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
@@ -96,7 +97,7 @@ def sweep(
     for each in grid:
         Pipeline(each).refuse_other_settings()  # before anything is made for them
     Pipeline(recipe).refuse_other_text(map(run_folder, grid))
-    Pipeline(recipe).refuse_occupied(("prepare", "graph", "benchmark"))
+    Pipeline(recipe).refuse_occupied(BEFORE_TRAINING)
     with Lock(sweep_folder(recipe), wait=announce), WorkFolder(Path(recipe.work)).in_use():
         return _sweep(recipe, thresholds, aggregates, executor, beside)
 

@@ -222,3 +222,21 @@ def test_a_work_folder_that_cannot_be_written_is_refused_before_anything_is_done
     finally:
         subprocess.run(["umount", "--lazy", readonly], check=True)
     assert_refused(ended, "readonly", "ead-only", codes=[1])
+
+
+@pytest.mark.slow
+def test_a_read_only_work_folder_is_used_as_far_as_it_goes_and_then_refused(fresh: Path) -> None:
+    """Prepared data on a read-only disk can be looked at; what would be made beside it is refused with the way out."""
+    work = fresh / "work"
+    assert_done(cclm("prepare", "recipe.yaml", folder=fresh))
+    mount = ["mount", "--bind", work, work], ["mount", "-o", "remount,bind,ro", work, work]
+    if subprocess.run(mount[0], check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        subprocess.run(mount[1], check=True)
+        looked = cclm("prepare", "recipe.yaml", folder=fresh)
+        refused = cclm("train", "recipe.yaml", folder=fresh)
+    finally:
+        subprocess.run(["umount", "--lazy", work], check=True)
+    assert_done(looked)
+    assert_refused(refused, "read-only", "work=FOLDER", codes=[1])

@@ -32,13 +32,19 @@ def refuse_one_kind(data: DataSection, why: str) -> None:
             raise ConfigError(f"data.{side} is empty, {why}")
 
 
-def refuse_read_only_work(work: Path) -> None:
+def refuse_unwritable_work(work: Path) -> None:
     """Refuses a work folder that does not exist and cannot be made, before the text is read for it."""
     above = next(folder for folder in (work, *work.absolute().parents) if folder.exists())
     if not above.is_dir():
         raise ConfigError(f"{above}: a file, and work needs a folder there; choose another with work=FOLDER")
     if above != work and not os.access(above, os.W_OK):
         raise DataError(f"{work}: cannot be made, {above} is read-only; choose another folder with work=FOLDER")
+
+
+def refuse_read_only_work(work: Path, stage: str) -> None:
+    """Refuses to make the result of a stage in a work folder that may only be read."""
+    if work.exists() and not os.access(work, os.W_OK):
+        raise DataError(f"{work}: read-only, and {stage} is still to be done; choose another folder with work=FOLDER")
 
 
 def refuse_dangling_links(*paths: Path) -> None:

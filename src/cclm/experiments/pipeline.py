@@ -50,6 +50,7 @@ from cclm.experiments.early_checks import (
     refuse_read_only_work,
     refuse_unusable_graph,
     refuse_unusable_losses,
+    refuse_unwritable_work,
 )
 from cclm.experiments.executor import Executor, Watcher
 from cclm.experiments.graph import graph_of, needs_graph, refuse_other_graph, write_graph
@@ -211,7 +212,7 @@ class Pipeline:
         refuse_dangling_links(self.work.path, self.work.path / "cache", self.folder.parent)
         if "train" in names:
             refuse_dangling_links(self.folder, self.folder / "checkpoints")
-        refuse_read_only_work(self.work.path)
+        refuse_unwritable_work(self.work.path)
         self.trains = self.trains or "train" in names
         if "train" in names:
             self.refuse_other_settings()
@@ -236,6 +237,7 @@ class Pipeline:
             if stage.is_done():
                 say(f"{stage.name:<10} skipped: {stage.why_done()}")
             else:
+                refuse_read_only_work(self.work.path, stage.name)
                 stage.make()
                 made.append(stage.name)
                 say(f"{stage.name:<10} done in {time.monotonic() - start:.1f} s")

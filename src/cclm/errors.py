@@ -22,6 +22,15 @@ class TrainingError(RuntimeError):
     """A training that cannot start or continue; the message names the place, the value and the way out."""
 
 
+EXPLAINED = (ConfigError, DataError, TrainingError, OSError)
+"""Errors that `explain` has a message for."""
+
+
+def explain(error: Exception) -> str:
+    """The message for an error that a user can mend."""
+    return explain_os_error(error) if isinstance(error, OSError) else str(error)
+
+
 def explain_os_error(error: OSError) -> str:
     """The message for a file that cannot be read or written: its name, and what is wrong with it."""
     name = error.filename2 or error.filename  # of a rename, the file that was to be written

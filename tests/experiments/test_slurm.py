@@ -19,8 +19,8 @@ from warm_commands import warm
 from cclm.cli.entry import cli
 from cclm.errors import ConfigError
 from cclm.experiments import slurm_job
-from cclm.experiments.executor import Processes, gpu_count
-from cclm.experiments.slurm import executor_of, minutes
+from cclm.experiments.executor import Processes, executor_of, gpu_count
+from cclm.experiments.slurm import minutes
 from cclm.formats.job import JOB, STATE, JobFile, JobState
 from cclm.recipe.execution import ExecutionSection, execution_of, sbatch_options
 from cclm.recipe.loading import load_recipe

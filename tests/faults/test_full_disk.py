@@ -99,7 +99,7 @@ def test_whatever_file_of_a_checkpoint_does_not_fit_the_one_before_stays(tmp_pat
                 name: sha for name, sha in before.items() if name.startswith("step-")
             }
             assert [path.name for path in folder.rglob(".*")] == []
-            found = load_newest(folder, print)
+            found = load_newest(folder)
             assert found is not None
             assert found.progress.step == (3 if blocks < 5 else 4)  # it is complete before `latest` is written
             shutil.rmtree(folder / "step-00000004", ignore_errors=True)

@@ -19,13 +19,13 @@ from cclm.report.document import (
     Table,
     abbreviated,
     as_markdown,
-    best_of,
     cross_table,
     decimal,
     document_page,
     escape_markdown,
     integer,
     interval,
+    mark_best,
     mean,
     name_seeds,
     p_value,
@@ -72,9 +72,9 @@ def test_a_mean_has_the_sample_standard_deviation_unless_there_is_one_seed() -> 
 
 
 def test_the_best_value_is_chosen_after_rounding() -> None:
-    assert best_of([1.234, 1.231, 1.0, None]) == [True, True, False, False]
-    assert best_of([3.0, 1.0], lowest=True) == [False, True]
-    assert best_of([3.0, None]) == [False, False]  # alone is not best
+    assert mark_best([1.234, 1.231, 1.0, None]) == [True, True, False, False]
+    assert mark_best([3.0, 1.0], lowest=True) == [False, True]
+    assert mark_best([3.0, None]) == [False, False]  # alone is not best
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-0.3, 0.9), (4.1, 4.13), (-2000, 70_000), (1e-4, 3e-4)])

@@ -141,8 +141,8 @@ def benchmark(recipe: str, overrides: Sequence[str], dry_run: bool, as_json: boo
     refuse_no_losses(settings)
     if _is_dry(recipe, overrides, stages, dry_run, as_json):
         return
+    from cclm.experiments.executor import executor_of
     from cclm.experiments.pipeline import Pipeline
-    from cclm.experiments.slurm import executor_of
 
     pipeline = Pipeline(settings, executor=executor_of(settings, _execution(**where)))
     pipeline.walk(stages)
@@ -238,7 +238,7 @@ def sweep(
       cclm sweep phrasebook
       cclm sweep phrasebook --threshold 0.7 --threshold 0.9 --aggregate avg
     """
-    from cclm.experiments.slurm import executor_of
+    from cclm.experiments.executor import executor_of
     from cclm.experiments.sweep import AGGREGATES, THRESHOLDS
     from cclm.experiments.sweep import sweep as train_all
     from cclm.recipe import load_recipe
@@ -289,7 +289,7 @@ def study(study: str, overrides: Sequence[str], dry_run: bool, **where: Any) -> 
         print_study_plan(declared)
         return
     from cclm.cli.tables import print_study
-    from cclm.experiments.slurm import executor_of
+    from cclm.experiments.executor import executor_of
     from cclm.experiments.study import run as run_study
     from cclm.formats.study import StudyResults
 

@@ -47,7 +47,7 @@ def demo(overrides: Sequence[str]) -> None:
     """Everything on the built-in corpus, in minutes and with nothing to download.
 
     Trains one model for all eight languages with the competence gate and tau = 5 and one with proportional sampling,
-    for 5,000 steps each, after a short training of one bilingual model per language; ends with their scores,
+    both for as many steps, after a short training of one bilingual model per language; ends with their scores,
     translations to read and the page of the run. Done again, it only shows them. Any key of the recipe `phrasebook` can
     be changed: cclm demo work=elsewhere seed=2. Keys of the curriculum change the gated model alone.
     """

@@ -15,7 +15,7 @@ from cclm.data.prepared import Prepared
 from cclm.data.scripts import is_without_spaces
 from cclm.errors import DataError
 from cclm.evaluation.external import earlier_scores, external_scores
-from cclm.evaluation.scores import Lines, off_target_rates, read_lines, row_of, score
+from cclm.evaluation.scores import Sentences, off_target_rates, read_lines, row_of, score
 from cclm.formats.run_folder import best_of, is_bitext, weights_of
 from cclm.formats.scores import Scores, Translations
 from cclm.messages import announce
@@ -161,7 +161,7 @@ class Evaluation:
                     self._translate(pair, pair.sources, pair.references, model, progress)
         made_from.write(self._marker)
 
-    def lines(self) -> dict[str, Lines]:
+    def lines(self) -> dict[str, Sentences]:
         """Translations, references and sources of every task; translates first if needed."""
         lines = self._read() if self.translated() else None  # without the lock: the run may be read-only
         if lines is None:
@@ -169,7 +169,7 @@ class Evaluation:
                 lines = self._all_lines()
         return {name: lines[name] for name in self.tasks}
 
-    def _all_lines(self) -> dict[str, Lines]:
+    def _all_lines(self) -> dict[str, Sentences]:
         """`lines` for every task and every zero-shot pair. Requires the lock."""
         lines = self._read() if self.translated() else None
         if lines is None:
@@ -181,8 +181,7 @@ class Evaluation:
 
     def groups(self) -> tuple[list[str], list[str]]:
         """The tasks of the HRLs, and those of the LRLs."""
-        hrls = [name for name, task in self.tasks.items() if task.language in self.recipe.data.high_resource]
-        return hrls, [name for name in self.tasks if name not in hrls]
+        return self.recipe.data.by_resource({name: task.language for name, task in self.tasks.items()})
 
     def score(self, scorers: Mapping[str, str] | None = None, timeout: float | None = None) -> Scores:
         """Computes the scores and writes scores.json; `scorers` maps names of external scorers to their commands.
@@ -246,12 +245,12 @@ class Evaluation:
         _write(self._file(pair, "reference"), references)
         _write(self._file(pair, "source"), sources)
 
-    def _read(self) -> dict[str, Lines] | None:
+    def _read(self) -> dict[str, Sentences] | None:
         """The lines of every pair; None if a file is missing, not UTF-8, or of another length than its test set."""
         lines, sizes = {}, self._sizes()
         for name, pair in self._pairs().items():
             try:
-                lines[name] = Lines(*(read_lines(self._file(pair, kind)) for kind in KINDS))
+                lines[name] = Sentences(*(read_lines(self._file(pair, kind)) for kind in KINDS))
             except (OSError, ValueError):
                 return None
             if {len(side) for side in lines[name]} != {sizes[name]}:

@@ -15,7 +15,7 @@ from threading import Thread
 from typing import IO
 
 from cclm.errors import ConfigError, DataError
-from cclm.evaluation.scores import RESERVED, Lines
+from cclm.evaluation.scores import RESERVED, Sentences
 from cclm.formats.scores import Scores
 from cclm.training.tasks import Task
 
@@ -45,7 +45,7 @@ def parse_scorers(options: Iterable[str]) -> dict[str, str]:
 
 
 def external_scores(
-    scorers: Mapping[str, str], tasks: Mapping[str, Task], texts: Mapping[str, Lines], timeout: float | None = None
+    scorers: Mapping[str, str], tasks: Mapping[str, Task], texts: Mapping[str, Sentences], timeout: float | None = None
 ) -> ExternalScores:
     """Runs every scorer over all tasks; the score of a task is the mean over its sentences.
 

@@ -30,7 +30,7 @@ DIGITS = 10
 """Digits of a confidence interval, which SacreBLEU returns only as text."""
 
 
-class Lines(NamedTuple):
+class Sentences(NamedTuple):
     """The test sentences of one task or zero-shot pair."""
 
     translations: list[str]
@@ -156,7 +156,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def off_target_rates(
-    data: DataSection, targets: Mapping[str, str], texts: Mapping[str, Lines]
+    data: DataSection, targets: Mapping[str, str], texts: Mapping[str, Sentences]
 ) -> tuple[str, dict[str, Row]] | None:
     """A description of the language identifier, and the off-target rates of each task's translations and references.
 

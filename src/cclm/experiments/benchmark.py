@@ -30,7 +30,7 @@ from cclm.experiments.executor import (
 from cclm.experiments.multilingual import at_level, multilingual_recipe, untrained_model
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.log import Event, Log, Stopped
-from cclm.formats.run import MADE_FROM, MadeFrom
+from cclm.formats.run import LOG, MADE_FROM, MadeFrom
 from cclm.formats.run_folder import MULTILINGUAL, RECIPE, tokens_of
 from cclm.messages import Say
 from cclm.recipe.schema import BenchmarkSection, Recipe
@@ -289,7 +289,7 @@ def write_bitext_recipe(recipe: Recipe, prepared: Prepared) -> None:
 
 def best_loss(folder: Path, task: str) -> float:
     """The dev loss of a finished run at its selected checkpoint."""
-    best = Log.read(folder / "log.jsonl").best
+    best = Log.read(folder / LOG).best
     loss = best.dev_loss.get(task) if best else None
     if loss is None:
         raise TrainingError(

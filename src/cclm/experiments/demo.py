@@ -19,6 +19,7 @@ from cclm.experiments.executor import Job, processes_for, save_recipe
 from cclm.experiments.pipeline import BEFORE_TRAINING, Pipeline
 from cclm.experiments.train_job import run_folder
 from cclm.formats.log import Log
+from cclm.formats.run import LOG
 from cclm.formats.scores import Scores
 from cclm.recipe import Recipe, load_recipe
 from cclm.report.graph import similarity_table
@@ -88,7 +89,7 @@ def run(overrides: Iterable[str] = ()) -> Path:
     sizes = {lang: counts["train"] for lang, counts in pipeline.data.sizes.items()}
     samples = [sample for lang in recipe.data.languages for sample in _samples(runs[OURS], lang, recipe.data.pivot)]
     stages.show(_opening(ours, scores, samples))
-    stages.show(_table(sizes, scores, Log.read(runs[OURS] / "log.jsonl").admissions))
+    stages.show(_table(sizes, scores, Log.read(runs[OURS] / LOG).admissions))
     stages.show(_translations(ours, samples))
     stages.show(_next(page, recipe.work))
     return page

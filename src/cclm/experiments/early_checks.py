@@ -154,6 +154,5 @@ def _any_graph(recipe: Recipe, languages: dict[str, str]) -> LanguageGraph:
         " curriculum.gate={name: all}"
     )
     refuse_one_kind(recipe.data, why)
-    hrls = [name for name, lang in languages.items() if lang in recipe.data.high_resource]
-    lrls = [name for name, lang in languages.items() if lang in recipe.data.low_resource]
+    hrls, lrls = recipe.data.by_resource(languages)
     return LanguageGraph(hrls, lrls, {lrl: dict.fromkeys(hrls, 1.0) for lrl in lrls})

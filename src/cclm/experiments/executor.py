@@ -9,16 +9,19 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from cclm.atomic import write_if_changed
 from cclm.data.workers import available_cores, end_with_parent
-from cclm.errors import ConfigError, DataError, Interrupted, TrainingError, explain_os_error
+from cclm.errors import EXPLAINED, ConfigError, DataError, Interrupted, TrainingError, explain
+from cclm.formats.job import JobFile
 from cclm.formats.log import Event, LogTail
+from cclm.formats.run import LOG
 from cclm.messages import Say, announce
+from cclm.recipe.execution import execution_of, sbatch_options
 from cclm.recipe.schema import Recipe
 from cclm.signals import signals_blocked, unblock_signals
 from cclm.training.lock import name_of, owner_of
@@ -52,6 +55,16 @@ class Job:
     def settings(self) -> Recipe:
         """The recipe."""
         return read_recipe(self.recipe)
+
+    @classmethod
+    def of_file(cls, file: JobFile) -> "Job":
+        """The job that a file describes."""
+        return cls(**{**dict(file), "forks": tuple(file.forks)})
+
+    def file(self) -> JobFile:
+        """The same as a file, for a process that is started in another folder."""
+        paths = {"recipe": self.recipe.resolve(), "forks": [path.resolve() for path in self.forks]}
+        return JobFile(**{**vars(self), **paths})
 
     def run(self) -> None:
         """Does the job in this process."""
@@ -177,6 +190,23 @@ class Processes(Executor):
         time.sleep(0.1)
 
 
+def executor_of(recipe: Recipe, given: Mapping[str, object]) -> Executor:
+    """Where trainings run: as `given` on the command line, otherwise as in the recipe or in the user's file."""
+    settings = execution_of(recipe.execution, given)
+    if settings.executor == "processes":
+        if given.get("slurm"):
+            raise ConfigError("--slurm goes with --executor slurm")
+        return processes_for(recipe.training.device, settings.at_once)
+    if recipe.training.precision == "auto":
+        raise ConfigError(
+            "training.precision is auto, which may be another on this machine than on the nodes of SLURM;"
+            " set it, as in training.precision=fp32 or changes.training.precision=bf16"
+        )
+    from cclm.experiments.slurm import Slurm
+
+    return Slurm(Path(recipe.work), sbatch_options(settings.slurm), settings.at_once)
+
+
 def processes_for(device: str, at_once: int | None = None) -> Processes:
     """Runs `at_once` jobs in parallel: by default one per GPU if the device may be one, otherwise one per core."""
     gpus = gpu_count() if device in ("auto", "cuda") else 0
@@ -208,7 +238,7 @@ class _Process:
         self.job = job
         # A file, as a pipe would fill up.
         self._stderr = tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace")  # noqa: SIM115
-        self._log = LogTail(job.folder / "log.jsonl")
+        self._log = LogTail(job.folder / LOG)
         self._process = PROCESSES.Process(target=work, args=(job, self._stderr.name, gpu))
         try:
             with signals_blocked():
@@ -274,7 +304,5 @@ def work(job: Job, stderr: str, gpu: int | None = None) -> None:
         job.run()
     except Interrupted as signal:
         sys.exit(128 + signal.number)
-    except (ConfigError, DataError, TrainingError) as error:
-        sys.exit(f"{ERROR}{error}")
-    except OSError as error:
-        sys.exit(f"{ERROR}{explain_os_error(error)}")
+    except EXPLAINED as error:
+        sys.exit(f"{ERROR}{explain(error)}")

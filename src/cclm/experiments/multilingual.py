@@ -68,7 +68,7 @@ def at_level(losses: Mapping[str, float], recipe: Recipe) -> dict[str, float]:
     level = recipe.benchmark.level
     if level is None:
         return dict(losses)
-    hrls = [name for name, lang in task_languages(recipe.data).items() if lang in recipe.data.high_resource]
+    hrls, _ = recipe.data.by_resource(task_languages(recipe.data))
     offset = math.fsum(losses[name] for name in hrls) / len(hrls) - level
     if wrong := sorted(name for name, loss in losses.items() if loss <= offset):
         raise ConfigError(

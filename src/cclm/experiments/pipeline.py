@@ -154,7 +154,7 @@ class Pipeline:
             Stage(
                 "prepare",
                 (),
-                self._is_prepared,
+                self._find_prepared,
                 self._prepare,
                 kind="prepared",
                 entry=lambda: self.data.folder,
@@ -163,7 +163,7 @@ class Pipeline:
             Stage(
                 "graph",
                 ("prepare",),
-                self._has_graph,
+                self._find_graph,
                 self._write_graph,
                 kind="graph",
                 entry=lambda: self.work.entry("graph", self._graph_key) if self.graph else None,
@@ -175,7 +175,7 @@ class Pipeline:
             Stage(
                 "benchmark",
                 ("prepare",),
-                self._has_losses,
+                self._find_losses,
                 self._benchmark,
                 self._benchmark_cost,
                 kind="benchmark",
@@ -254,7 +254,7 @@ class Pipeline:
                 migrate_data(self.work, self.recipe)
 
     def _migrating(self) -> Lock:
-        return Lock(self.work.path, file=self.work.path / ".adopting.lock", wait=self.say)
+        return Lock(self.work.path, file=self.work.path / ".migrating.lock", wait=self.say)
 
     def plan(self, names: Sequence[str] = STAGES) -> list[Planned]:
         """What `walk` would do, without doing it. A stage is to do, too, if a stage that it needs is."""
@@ -383,7 +383,7 @@ class Pipeline:
         """The translations and scores of the run."""
         return Evaluation(self.folder, recipe=self.recipe)
 
-    def _is_prepared(self) -> bool:
+    def _find_prepared(self) -> bool:
         self._preparation.check_folder()
         self.prepared = self._preparation.existing(self._prepared_entry) or self._preparation.existing()
         return self.prepared is not None
@@ -407,7 +407,7 @@ class Pipeline:
     def _prepared_entry(self) -> Path:
         return self.work.entry("prepared", key_of(self._preparation.made_from.plain()))
 
-    def _has_graph(self) -> bool:
+    def _find_graph(self) -> bool:
         self.graph = graph_of(self.recipe, self.data)
         if self.graph is None:
             return True
@@ -425,7 +425,7 @@ class Pipeline:
         if self.graph:
             write_graph(self.work, self.graph)
 
-    def _has_losses(self) -> bool:
+    def _find_losses(self) -> bool:
         own = losses_of_run(self.folder, self.recipe) if self.trains else None
         self.losses = own or known_losses(for_one_process(self.recipe), self.data, self.say)
         if self._trains_without_losses:
@@ -438,14 +438,12 @@ class Pipeline:
         if not self._trains_elsewhere:
             refuse_missing_device(self.recipe.training.device)  # once, and not by the process of every bitext model
         recipe = for_one_process(self.recipe)
-        shown = nullcontext(self.watcher) if self.watcher else Display(reference_recipe(recipe).training.max_steps)
-        with shown as watcher:
+        steps = reference_recipe(recipe).training.max_steps
+        with nullcontext(self.watcher) if self.watcher else Display(steps) as watcher:
             self.losses = benchmark(recipe, self.data, executor=self.executor, watcher=watcher, say=self.say)
-        found, training = (
-            cached(for_one_process(self.recipe), self.data),
-            whole_training_cost(self.recipe, self.prepared, world_size()),
-        )
+        found = cached(recipe, self.data)
         if found and found.target_tokens is not None:
+            training = whole_training_cost(self.recipe, self.prepared, world_size())
             share = percent(found.target_tokens / training.target_tokens)
             self.say(
                 f"L* took {found.target_tokens:,} target tokens: {share} of the training's, if that takes all its steps"

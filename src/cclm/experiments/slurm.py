@@ -19,12 +19,11 @@ from typing import Any
 
 from cclm.data.work_folder import key_of
 from cclm.errors import ConfigError, TrainingError
-from cclm.experiments.executor import Executor, Job, Running, processes_for
-from cclm.formats.job import JOB, JOBS, STATE, JobFile, JobState
+from cclm.experiments.executor import Executor, Job, Running
+from cclm.formats.job import JOB, JOBS, STATE, JobState
 from cclm.formats.log import Event, LogTail
+from cclm.formats.run import LOG
 from cclm.messages import Say
-from cclm.recipe.execution import execution_of, sbatch_options
-from cclm.recipe.schema import Recipe
 
 MAX_QUEUED = 32
 """The default for the most jobs in SLURM's queue at the same time."""
@@ -37,21 +36,6 @@ RESTARTS = 10**6
 TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 
-def executor_of(recipe: Recipe, given: Mapping[str, object]) -> Executor:
-    """Where trainings run: as `given` on the command line, otherwise as in the recipe or in the user's file."""
-    settings = execution_of(recipe.execution, given)
-    if settings.executor == "processes":
-        if given.get("slurm"):
-            raise ConfigError("--slurm goes with --executor slurm")
-        return processes_for(recipe.training.device, settings.at_once)
-    if recipe.training.precision == "auto":
-        raise ConfigError(
-            "training.precision is auto, which may be another on this machine than on the nodes of SLURM;"
-            " set it, as in training.precision=fp32 or changes.training.precision=bf16"
-        )
-    return Slurm(Path(recipe.work), sbatch_options(settings.slurm), settings.at_once or MAX_QUEUED)
-
-
 class Slurm(Executor):
     """Submits jobs, at most `at_once` in SLURM's queue at the same time, and follows them.
 
@@ -60,8 +44,8 @@ class Slurm(Executor):
 
     is_elsewhere = True
 
-    def __init__(self, work: Path, options: Mapping[str, str], at_once: int = MAX_QUEUED) -> None:
-        self.at_once, self._work, self._options = at_once, work, dict(options)
+    def __init__(self, work: Path, options: Mapping[str, str], at_once: int | None = None) -> None:
+        self.at_once, self._work, self._options = at_once or MAX_QUEUED, work, dict(options)
         self._minutes = minutes(self._options.get("time", ""))
         if not shutil.which("sbatch") or not shutil.which("squeue"):
             raise ConfigError("executor slurm: no `sbatch` and `squeue` here; start it where jobs are submitted")
@@ -89,7 +73,7 @@ class Slurm(Executor):
             say(f"{job.name}: in SLURM's queue as {name}")
             return _Submitted(job, folder, self._queue, say)
         folder.mkdir(parents=True, exist_ok=True)
-        _job_file(job).write(folder / JOB)
+        job.file().write(folder / JOB)
         JobState(name=job.name, run=job.folder.resolve(), slurm_name=name).write(folder / STATE)
         number = self._sbatch(folder, name)
         self._queue.add(name)
@@ -143,18 +127,6 @@ def job_folder(work: Path, job: Job) -> Path:
     return work / JOBS / f"{job.name.replace('/', '.')}-{key_of(str(job.folder.resolve()))[:8]}"
 
 
-def _job_file(job: Job) -> JobFile:
-    return JobFile(
-        name=job.name,
-        recipe=job.recipe.resolve(),
-        folder=job.folder,
-        data=job.data,
-        only=job.only,
-        forks=[path.resolve() for path in job.forks],
-        scored=job.scored,
-    )
-
-
 class Queue:
     """The user's jobs in SLURM's queue, as of the last call of `squeue`."""
 
@@ -192,7 +164,7 @@ class _Submitted:
     def __init__(self, job: Job, folder: Path, queue: Queue, say: Say) -> None:
         self.job = job
         self._folder, self._queue, self._say, self._why = folder, queue, say, ""
-        self._log = LogTail(job.folder / "log.jsonl")
+        self._log = LogTail(job.folder / LOG)
         self._shown, self._missed = "queued", 0
         self._answers = 0
 

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from cclm.errors import ConfigError, DataError, Interrupted, TrainingError, explain_os_error
+from cclm.errors import EXPLAINED, Interrupted, explain
 from cclm.experiments.executor import Job
 from cclm.formats.job import JOB, STATE, JobFile, JobState
 
@@ -16,16 +16,16 @@ def main(folder: Path) -> None:
     import torch
 
     torch.set_num_threads(1)  # as in `executor.work`: the same bytes as on one machine
-    job, number = JobFile.read(folder / JOB), os.environ.get("SLURM_JOB_ID")
+    job, number = Job.of_file(JobFile.read(folder / JOB)), os.environ.get("SLURM_JOB_ID")
     state = JobState.read(folder / STATE).model_copy(update={"state": "running", "job": number, "why": None})
     state.write(folder / STATE)
     try:
-        Job(job.name, job.recipe, job.folder, job.data, job.only, tuple(job.forks), job.scored).run()
+        job.run()
     except Interrupted as interrupted:
         state.model_copy(update={"state": "queued"}).write(folder / STATE)
         sys.exit(128 + interrupted.number)
-    except (ConfigError, DataError, TrainingError, OSError) as error:
-        why = explain_os_error(error) if isinstance(error, OSError) else str(error)
+    except EXPLAINED as error:
+        why = explain(error)
         state.model_copy(update={"state": "failed", "why": why}).write(folder / STATE)
         sys.exit(f"cclm: {why}")
     state.model_copy(update={"state": "done"}).write(folder / STATE)

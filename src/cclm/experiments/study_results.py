@@ -17,6 +17,7 @@ from cclm.experiments.benchmark import reference_folder
 from cclm.formats import study as formats
 from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log, Validation
+from cclm.formats.run import LOG
 from cclm.formats.run_folder import MULTILINGUAL
 from cclm.formats.scores import METRICS, MetricName
 from cclm.recipe.schema import Recipe
@@ -48,7 +49,7 @@ class Outcome:
 
 def outcome(run: Path, max_steps: int, batches: Mapping[str, int]) -> Outcome:
     """The outcome of a finished training, from its log; `batches` is the number per pass over each language."""
-    log = Log.read(run / "log.jsonl")
+    log = Log.read(run / LOG)
     stopped, best = log.stopped, log.best
     if stopped is None or best is None:
         raise DataError(f"{run}: its log has no end; train it to its end first")
@@ -152,12 +153,12 @@ def _declared(study: Study) -> formats.Declared:
 
 def _data(recipe: Recipe, prepared: Prepared) -> formats.StudyData:
     made = tasks(recipe.data, prepared)
-    hrls = [name for name, task in made.items() if task.language in recipe.data.high_resource]
+    hrls, lrls = recipe.data.by_resource({name: task.language for name, task in made.items()})
     return formats.StudyData(
         direction=recipe.data.direction,
         pivot=recipe.data.pivot,
         high_resource=hrls,
-        low_resource=[name for name in made if name not in hrls],
+        low_resource=lrls,
         sizes={name: dict(prepared.sizes[task.language]) for name, task in made.items()},
     )
 
@@ -194,9 +195,9 @@ def _batches(recipe: Recipe, prepared: Prepared) -> dict[str, int]:
 def scored_groups(recipe: Recipe, prepared: Prepared) -> dict[str, list[str]]:
     """The tasks that have a test set: all of them, those of HRLs, those of LRLs."""
     made = tasks(recipe.data, prepared).items()
-    scored = {name: task for name, task in made if "test" in prepared.sizes[task.language]}
-    hrls = [name for name, task in scored.items() if task.language in recipe.data.high_resource]
-    return {"all": list(scored), "hrl": hrls, "lrl": [name for name in scored if name not in hrls]}
+    scored = {name: task.language for name, task in made if "test" in prepared.sizes[task.language]}
+    hrls, lrls = recipe.data.by_resource(scored)
+    return {"all": list(scored), "hrl": hrls, "lrl": lrls}
 
 
 def _trial(trial: Trial, recipe: Recipe, batches: Mapping[str, int], why: str | None) -> formats.Trial:

@@ -10,7 +10,7 @@ from cclm.experiments.executor import Executor, Job, save_recipe
 from cclm.experiments.pipeline import Pipeline
 from cclm.experiments.study_results import Trial
 from cclm.formats.log import Log
-from cclm.formats.run import CONFIG, read_settings
+from cclm.formats.run import CONFIG, LOG, read_settings
 from cclm.recipe.schema import Recipe
 from cclm.recipe.study import BITEXT, Study, steps_to_come
 from cclm.training.provenance import changes, is_finished, made_from
@@ -84,7 +84,7 @@ class StudyRun:
         waits_for = self.study.after.get(trial.arm)
         steps: Mapping[str, int] = {}
         if waits_for:
-            steps = Log.read(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}") / "log.jsonl").admissions
+            steps = Log.read(trial.folder.with_name(f"{waits_for[0]}.{trial.seed}") / LOG).admissions
         more = {**steps_to_come(self.study, trial.arm, steps), **self.changes_for_losses(trial.arm)}
         return self.study.recipe_of(trial.arm, trial.seed, **more)
 

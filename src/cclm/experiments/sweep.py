@@ -19,6 +19,7 @@ from cclm.experiments.pipeline import BEFORE_TRAINING, Pipeline
 from cclm.experiments.train_job import run_folder
 from cclm.formats import sweep as formats
 from cclm.formats.log import Log, Probe, Stopped
+from cclm.formats.run import LOG
 from cclm.messages import announce
 from cclm.recipe.methods import CompetenceSection
 from cclm.recipe.schema import Recipe
@@ -69,7 +70,7 @@ class Leaf:
     @property
     def log(self) -> Log:
         """The log of its run."""
-        return Log.read(self.folder / "log.jsonl")
+        return Log.read(self.folder / LOG)
 
 
 def sweep(
@@ -282,7 +283,7 @@ def _rival(run: Path) -> formats.Rival:
     """A run of another method, to draw across the figure."""
     evaluation = Evaluation(run)
     scores = evaluation.ensure_scores()
-    best = Log.read(run / "log.jsonl").best
+    best = Log.read(run / LOG).best
     if best is None:
         raise ConfigError(f"--rival {run}: its training has not ended; finish it first")
     return formats.Rival(name=evaluation.recipe.name, weighted=best.weighted, bleu=scores.means.all)

@@ -1,6 +1,6 @@
 """The recipe: one YAML file with all settings of a training run, from the parallel text to beam search."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -96,6 +96,11 @@ class DataSection(Section):
     def languages(self) -> tuple[str, ...]:
         """All languages except the pivot, HRLs first."""
         return (*self.high_resource, *self.low_resource)
+
+    def by_resource(self, tasks: Mapping[str, str]) -> tuple[list[str], list[str]]:
+        """The tasks of HRLs and those of LRLs; `tasks` has the language of each."""
+        hrls = [name for name, lang in tasks.items() if lang in self.high_resource]
+        return hrls, [name for name in tasks if name not in hrls]
 
     @model_serializer(mode="wrap")
     def _without_new_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:

@@ -223,7 +223,7 @@ def with_deviation(average: float | None, values: Sequence[float], digits: int =
     return decimal(average, digits) + spread
 
 
-def best_of(values: Sequence[float | None], digits: int = 2, *, lowest: bool = False) -> list[bool]:
+def mark_best(values: Sequence[float | None], digits: int = 2, *, lowest: bool = False) -> list[bool]:
     """Which values are the best after rounding to the decimals shown. A single value is never marked."""
     rounded = [round(value, digits) for value in values if value is not None]
     best = (min if lowest else max)(rounded) if len(rounded) > 1 else None
@@ -232,7 +232,7 @@ def best_of(values: Sequence[float | None], digits: int = 2, *, lowest: bool = F
 
 def number_column(values: Sequence[float | None], digits: int = 2, *, lowest: bool = False) -> list[Cell]:
     """A column of numbers, with the best value marked."""
-    marks = best_of(values, digits, lowest=lowest)
+    marks = mark_best(values, digits, lowest=lowest)
     return [Cell(decimal(value, digits), best=best) for value, best in zip(values, marks, strict=True)]
 
 

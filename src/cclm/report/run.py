@@ -14,6 +14,7 @@ from cclm.formats.base import parse_json, read_regular
 from cclm.formats.benchmark import Benchmark
 from cclm.formats.checkpoint import tokens_after_the_log
 from cclm.formats.log import Log
+from cclm.formats.run import LOG
 from cclm.formats.run_folder import name_of, work_of
 from cclm.formats.scores import BEFORE, Before, Scores, Signature
 
@@ -61,7 +62,7 @@ class Run:
 
 def read_run(run: Path) -> Run:
     """Reads a run directory; raises ConfigError if it has no log, DataError if a file is damaged."""
-    log = run / "log.jsonl"
+    log = run / LOG
     if not log.is_file():
         raise ConfigError(f"no run here: {run} has no log.jsonl; give the folder of a run, <work>/runs/<name>")
     events = _read_log(log)

@@ -15,10 +15,10 @@ from cclm.report.document import (
     Paragraph,
     Section,
     Table,
-    best_of,
     cross_table,
     decimal,
     decimals_for,
+    mark_best,
     mean,
     number_column,
     percent,
@@ -234,22 +234,22 @@ def scores_section(study: Study) -> Section:
     gated = [arm for arm in SAMPLERS if arm in study.arms]
     if len(gated) > 1:
         blocks.append(_samplers(study, gated))
-    blocks.append(_each_language(study, "bleu"))
-    if study.paper:
-        blocks.append(_each_language_in_the_paper(study))
-    blocks += [_each_language(study, "chrf"), *_more_scores(study)]
-    return Section("scores", "Scores", blocks)
+    for metric in METRICS:
+        blocks.append(_each_language(study, metric))
+        if metric == "bleu" and study.paper:
+            blocks.append(_each_language_in_the_paper(study))
+    return Section("scores", "Scores", [*blocks, *_more_scores(study)])
 
 
 def _all_languages(study: Study) -> Table:
     marks = study.marks()
-    columns = [_over(study, study.arms, "bleu", "all"), _over(study, study.arms, "chrf", "all")]
+    columns = [_over(study, study.arms, metric, "all") for metric in METRICS]
     endpoint = list(METRICS).index(study.endpoint)
     columns[endpoint] = [
         Cell(cell.text, cell.best, "".join(sign for sign, _ in marks.get(arm, [])))
         for arm, cell in zip(study.arms, columns[endpoint], strict=True)
     ]
-    head = ["arm", "seeds", "BLEU", "chrF"]
+    head = ["arm", "seeds", *METRICS.values()]
     _add_paper_column(study, study.arms, head, columns, "all")
     footnotes = "; ".join(text for signs in marks.values() for _, text in signs)
     footnotes += " in a primary comparison (Holm-adjusted p < 0.05)." if footnotes else ""
@@ -272,7 +272,7 @@ def _high_and_low(study: Study, metric: MetricName) -> Table:
 
 
 def _samplers(study: Study, arms: list[str]) -> Table:
-    head, columns = ["arm", "BLEU", "chrF"], [_over(study, arms, metric, "all") for metric in METRICS]
+    head, columns = ["arm", *METRICS.values()], [_over(study, arms, metric, "all") for metric in METRICS]
     _add_paper_column(study, arms, head, columns, "all")
     caption = "Table 4: samplers inside the curriculum, mean over all languages"
     return _table(caption, head, arms, columns, _explanation(study))
@@ -307,7 +307,7 @@ def _by_language(study: Study, caption: str, value: Callable[[str, str], float |
 def _over(study: Study, arms: Sequence[str], metric: str, group: str) -> list[Cell]:
     means = [study.mean(arm, metric, group) for arm in arms]
     texts = [with_deviation(mean, study.by_seed(arm, metric, group)) for arm, mean in zip(arms, means, strict=True)]
-    return [Cell(text, best=best) for text, best in zip(texts, best_of(means), strict=True)]
+    return [Cell(text, best=best) for text, best in zip(texts, mark_best(means), strict=True)]
 
 
 def _add_paper_column(
@@ -347,7 +347,7 @@ def _off_target(study: Study) -> Table:
     cells = {}
     for column in _columns(study):
         shares = [row.get(column) for row in rows.values()]
-        for arm, share, best in zip(rows, shares, best_of(shares, 3, lowest=True), strict=True):
+        for arm, share, best in zip(rows, shares, mark_best(shares, 3, lowest=True), strict=True):
             cells[arm, column] = Cell(_share(share), best=best)
     references = [_row(study, arm, OFF_TARGET_REFERENCES) for arm in _arms_with(study, OFF_TARGET_REFERENCES)][:1]
     cells |= {(REFERENCES, column): Cell(_share(row.get(column))) for row in references for column in _columns(study)}

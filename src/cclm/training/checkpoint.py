@@ -5,7 +5,7 @@ What is on disk is described in `cclm.formats.checkpoint`.
 
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,7 +45,7 @@ from cclm.formats.checkpoint import (
     write_manifest,
     write_pointer,
 )
-from cclm.messages import Say
+from cclm.messages import announce
 from cclm.signals import fault
 
 KEPT = 2
@@ -115,8 +115,13 @@ def _write_pointers(folder: Path, latest: int, best: int | None) -> None:
         write_pointer(folder, BEST, best)
 
 
-def load_newest(folder: Path, warn: Say) -> Checkpoint | None:
-    """The newest checkpoint that verifies, or None; `warn` is called for each damaged one that is passed over.
+def announce_damaged(error: TrainingError) -> None:
+    """Says what is wrong with a checkpoint that is passed over."""
+    announce(f"{error}; falling back to the one before")
+
+
+def load_newest(folder: Path, pass_over: Callable[[TrainingError], object] = announce_damaged) -> Checkpoint | None:
+    """The newest checkpoint that verifies, or None; `pass_over` is called with what is wrong with each damaged one.
 
     It also repairs `latest` and `best`: the process that saved may have been killed before it wrote them.
     """
@@ -126,7 +131,7 @@ def load_newest(folder: Path, warn: Say) -> Checkpoint | None:
         try:
             found = load(path)
         except TrainingError as error:
-            warn(f"{error}; falling back to the one before")
+            pass_over(error)
             continue
         _write_pointers(folder, found.progress.step, found.progress.selected_step)
         return found

@@ -44,7 +44,7 @@ class DevProbe:
     """Measures a few dev sentences of some languages per round, and estimates the dev loss of all.
 
     `share` is the cost of rounds, as a fraction of the cost of training; `budget` is the number of tokens per batch.
-    MeasurementSettings does not change `memory`: the caller assigns the memory that it returns, once the round is over.
+    `measure` does not change `memory`: the caller assigns the memory that it returns, once the round is over.
     """
 
     def __init__(

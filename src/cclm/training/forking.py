@@ -173,7 +173,7 @@ class Forks:
                 own = _of_fork(now.progress, state, first, others)
                 checkpoints.save(folder / "checkpoints", replace(now, **vars(own)))
             else:
-                checkpoints.load_newest(folder / "checkpoints", print)  # writes `latest` and `best`
+                checkpoints.load_newest(folder / "checkpoints")  # writes `latest` and `best`
             step = now.progress.step if now else None
             origin = Origin.model_validate({"from": self._lead.name, "step": step, "same": now is None})
             (folder / ORIGIN).write_text(origin.text(), encoding="utf-8")

@@ -39,7 +39,7 @@ BUCKET = 1 << 20
 
 
 @dataclass(frozen=True)
-class Groups:
+class ProcessGroups:
     """Process groups of torch.distributed, each of all ranks: `patient` has a long timeout, `numbers` is for values on
     the CPU, `gradients` for the device of the model."""
 
@@ -51,9 +51,11 @@ class Groups:
 class Ranks:
     """This process and the others. Sums, maxima and broadcasts are the same on every rank."""
 
-    def __init__(self, rank: int = 0, world: int = 1, *, store: Any = None, groups: "Groups | None" = None) -> None:
+    def __init__(
+        self, rank: int = 0, world: int = 1, *, store: Any = None, groups: "ProcessGroups | None" = None
+    ) -> None:
         self.rank, self.world = rank, world
-        self._store, self._groups = store, groups or Groups()
+        self._store, self._groups = store, groups or ProcessGroups()
         self._broadcasts = 0
 
     @property
@@ -216,7 +218,7 @@ def _meet(device: torch.device) -> Ranks:
         raise TrainingError(
             f"could not join the other ranks: {_reason(error)}; start them with torchrun, or with srun"
         ) from None
-    return Ranks(rank, world, store=store, groups=Groups(patient, numbers, gradients))
+    return Ranks(rank, world, store=store, groups=ProcessGroups(patient, numbers, gradients))
 
 
 def _await_first(patience: timedelta) -> None:

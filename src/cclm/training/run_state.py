@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cclm.errors import ConfigError, DataError, explain_os_error
+from cclm.errors import ConfigError, DataError, explain
 from cclm.formats.job import JOBS, JobState, job_states
 from cclm.formats.log import Event, Validation, events_backwards
 from cclm.formats.run import CONFIG, LOG, MADE_FROM, NOT_FINITE, NotFinite, read_settings
@@ -74,7 +74,7 @@ def state_of(run: Path) -> RunState:
     try:
         return RunState("bitext system", bleu=_bleu(run)) if is_bitext(run) else _state_of(run)
     except (ConfigError, DataError, OSError) as error:
-        why = explain_os_error(error) if isinstance(error, OSError) else str(error)
+        why = explain(error)
         return RunState("damaged", why.splitlines()[0])
 
 

@@ -113,7 +113,7 @@ def train(
             options.record_inputs()
         session.record_settings()
         saved = session.checkpoint_to_resume_from()
-        with _signals(options.ranks, lock) as poll, device.in_use():
+        with _signals_polled(options.ranks, lock) as poll, device.in_use():
             return session.run(saved, poll)
 
 
@@ -192,9 +192,8 @@ class _Session:
     def checkpoint_to_resume_from(self) -> checkpoints.Checkpoint | None:
         """The checkpoint to resume from: the newest undamaged one that the first rank finds, for every rank."""
         folder = self.folder / "checkpoints"
-        saved = (
-            checkpoints.load_newest(folder, _refuse if self.options.strict else announce) if self.ranks.first else None
-        )
+        pass_over = _refuse_damaged if self.options.strict else checkpoints.announce_damaged
+        saved = checkpoints.load_newest(folder, pass_over) if self.ranks.first else None
         saved = self._rewound_before_decay(saved) if saved else None
         name = self.ranks.broadcast(folder_name(saved.progress.step) if saved else "")
         return saved if self.ranks.first or not name else checkpoints.load(folder / name)
@@ -332,7 +331,7 @@ class _Session:
 
 
 @contextmanager
-def _signals(ranks: Ranks, lock: Lock) -> Iterator[Poll]:
+def _signals_polled(ranks: Ranks, lock: Lock) -> Iterator[Poll]:
     """Yields a `poll` function that raises Interrupted if a signal has arrived. The handlers only record signals.
 
     A signal to one rank stops all ranks: they exchange it at every `poll`, and raise at the same one. The first rank
@@ -350,10 +349,8 @@ def _signals(ranks: Ranks, lock: Lock) -> Iterator[Poll]:
         yield poll
 
 
-def _refuse(line: str) -> None:
-    raise TrainingError(
-        f"{line.removesuffix('; falling back to the one before')}; without --strict the one before is used"
-    )
+def _refuse_damaged(error: TrainingError) -> None:
+    raise TrainingError(f"{error}; without --strict the one before is used") from None
 
 
 def _restore(parts: Parts, saved: checkpoints.Checkpoint, run: Path) -> Progress:

@@ -13,6 +13,7 @@ import torch
 
 from cclm.data.batches import Batch, Batches
 from cclm.model.interface import TranslationModel
+from cclm.model.random import seed_dropout
 from cclm.rng import key, uniform
 from cclm.signals import fault
 from cclm.training.device import Device
@@ -110,7 +111,7 @@ class Rewards:
         for purpose, batches in drawn:
             fault("reward")
             drawing = key(self._how.seed, "reward", step, *purpose)
-            torch.manual_seed(drawing >> 1)  # of dropout
+            seed_dropout(drawing, self._how.device.torch)
             batch = self._sample(batches, drawing)
             loss = self._how.device.losses(model, batch, self._how.smoothing).smoothed
             (loss * (scale / MOST_TOKENS)).backward()  # type: ignore[no-untyped-call]

@@ -19,6 +19,7 @@ from cclm.formats.checkpoint import ALL_STEPS, Branch, EarlyDecay, Progress, Sin
 from cclm.formats.log import Decay, Phase, Probe, Saved, Stopped, Train
 from cclm.formats.run import NOT_FINITE, DrawnBatch, NotFinite
 from cclm.model.interface import TranslationModel
+from cclm.model.random import seed_dropout
 from cclm.model.schedule import Schedule
 from cclm.recipe.schema import Recipe, TrainingSection
 from cclm.rng import key
@@ -101,7 +102,10 @@ class Trainer:
         self._warned: set[str] = set()
         self._since_good: list[DrawnBatch] = []  # micro-batches since the last step that was taken
         self._unread: list[_Step] = []
-        self._sums = parts.ranks.overlapped(parts.model.parameters())
+        # torch looks for parameters in every module, which takes a small model 3 % of a step.
+        self._parameters = list(parts.model.parameters())
+        self._sums = parts.ranks.overlapped(self._parameters)
+        parts.model.train()  # parts of a pretrained model may not be in that mode yet
 
     def run(self, poll: Callable[[], None]) -> str:
         """Trains to the end and returns the reason; `poll` raises once a signal has arrived.
@@ -158,7 +162,8 @@ class Trainer:
 
     def _train_step(self, step: int) -> None:
         """One update from `accumulate` micro-batches per rank, each of one language and drawn independently."""
-        self.parts.model.train()
+        if not self.parts.model.training:  # after a validation
+            self.parts.model.train()
         ranks = self.parts.ranks
         drawn = [self._draw() for _ in range(self._settings.accumulate * ranks.world)]
         mine = {number: self._batch(number, name, counter) for number, name, counter in drawn if ranks.takes(number)}
@@ -177,7 +182,7 @@ class Trainer:
             # The losses were divided by an estimate; the table now has the target tokens of all ranks.
             torch._foreach_mul_(self._gradients(), tokens / table[:, 2].sum())
         else:
-            ranks.sum_gradients(self.parts.model.parameters())
+            ranks.sum_gradients(self._parameters)
         self._update(_Step(step, drawn, table))
 
     def _draw(self) -> tuple[int, str, int]:
@@ -194,13 +199,13 @@ class Trainer:
 
     def _learn(self, number: int, batch: Batch, tokens: int) -> Tensor:
         """Adds the gradient of a micro-batch, divided by `tokens` of the step; returns its smoothed and plain loss."""
-        torch.manual_seed(key(self.parts.recipe.seed, "dropout", number) >> 1)
+        seed_dropout(key(self.parts.recipe.seed, "dropout", number), self.parts.device.torch)
         found = self.parts.device.losses(self.parts.model, batch, self._settings.label_smoothing)
         (found.smoothed * (self.progress.scale / tokens)).backward()  # type: ignore[no-untyped-call]
         return torch.stack([found.smoothed.detach(), found.nll])
 
     def _gradients(self) -> list[Tensor]:
-        return [parameter.grad for parameter in self.parts.model.parameters() if parameter.grad is not None]
+        return [parameter.grad for parameter in self._parameters if parameter.grad is not None]
 
     def _update(self, taken: _Step) -> None:
         """Takes the optimizer's step. A step whose loss or gradient is not finite is not taken, only counted."""
@@ -209,7 +214,7 @@ class Trainer:
             torch._foreach_mul_(gradients, 1 / self.progress.scale)
         norm = torch.nn.utils.get_total_norm(gradients)
         if self._settings.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.parts.model.parameters(), self._settings.clip, norm)
+            torch.nn.utils.clip_grads_with_norm_(self._parameters, self._settings.clip, norm)
         taken.is_finite = torch.isfinite(norm + taken.table[:, 0].sum())
         self._unread.append(taken)
         if not self._reads_every_step:

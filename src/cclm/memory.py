@@ -1,8 +1,12 @@
-"""How the C library treats freed memory."""
+"""How the C library treats freed memory, and how many prepared products oneDNN keeps."""
 
 import ctypes
+import os
 import sys
 
+PREPARED_PRODUCTS = 384
+"""Of half-precision matrices on a CPU. The shapes of the layers and the output come again and again, some 200 in all;
+that of attention is another in nearly every batch. oneDNN would keep 1,024, half a megabyte each."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
@@ -17,3 +21,8 @@ def keep_freed_memory() -> None:
     if mallopt:
         mallopt(M_MMAP_THRESHOLD, 1 << 30)
         mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def keep_few_prepared_products() -> None:
+    """Limits the memory of oneDNN, for the whole process, unless the user did. To be called before it is first used."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(PREPARED_PRODUCTS))

@@ -20,7 +20,7 @@ from cclm.data.splitting import Splitter, halves_of
 from cclm.errors import Interrupted, TrainingError
 from cclm.formats.checkpoint import AVERAGE, CURRICULUM, MODEL, OPTIMIZER, PROBE, Progress, folder_name
 from cclm.formats.run import ENVIRONMENT, LOG, MADE_FROM, TIMING, Environment
-from cclm.memory import keep_freed_memory
+from cclm.memory import keep_few_prepared_products, keep_freed_memory
 from cclm.messages import announce
 from cclm.recipe.methods import ActorSection, CompetenceSection
 from cclm.recipe.schema import Recipe
@@ -105,6 +105,7 @@ def train(
     recipe = recipe.with_training(precision=device.precision)  # on another machine `auto` might be something else
     recipe = with_probe(folder, recipe)
     keep_freed_memory()
+    keep_few_prepared_products()
     session = _Session(recipe, prepared, graph, benchmark, folder, options, device)
     # Several ranks do not wait for a living owner: their machines would stand idle.
     lock = Lock(folder, wait=announce if options.ranks.world == 1 else None)

@@ -7,28 +7,31 @@
 which other work on the machine changes little. Both precisions take turns, and the median of each counts. Every batch
 has another shape, as in a training.
 
-2026-11-18, AMD EPYC with avx512_bf16, two quiet cores, `--tokens 500 --rounds 8`. Threads that wait for each other take
-processor time, too, so that the times of two threads are too long; the ratio is what counts.
+2026-11-19, AMD EPYC with avx512_bf16, two quiet cores, `--tokens 500 --rounds 20`. Threads that wait for each other
+take processor time, too, so that the times of two threads are too long; the ratio is what counts.
 
     width threads  fp32 ms  bf16 ms  fp32/bf16
-       96       1     50.2     49.0       1.02
-      128       1     68.3     57.7       1.18
-      256       1    158.8    108.8       1.46
-      512       1    473.0    286.1       1.65
-       96       2     32.2     36.7       0.88
-      128       2     40.6     43.2       0.94
-      256       2    103.3     79.2       1.30
-      512       2    287.6    175.8       1.64
+       64       1     25.9     23.5       1.10
+       96       1     36.5     28.8       1.27
+      128       1     49.2     34.2       1.44
+      256       1    127.7     63.6       2.01
+      512       1    407.2    157.8       2.58
+       64       2     17.0     19.1       0.89
+       96       2     23.4     20.9       1.12
+      128       2     29.2     23.9       1.22
+      256       2     70.2     40.0       1.76
+      512       2    216.7     91.5       2.37
 """
 
 import argparse
 import time
 from statistics import median
 
+import numpy as np
 import torch
 
+from cclm.data.batches import Batch
 from cclm.model import PAD, Shape, Transformer
-from cclm.model.loss import losses
 from cclm.training.adam import Adam
 from cclm.training.device import Device
 
@@ -37,24 +40,23 @@ SYMBOLS, LENGTH = 1000, 10
 """Symbols of a vocabulary, and tokens of a sentence."""
 
 
-def step_time(model: Transformer, optimizer: Adam, device: Device, ids: torch.Tensor) -> float:
+def step_time(model: Transformer, optimizer: Adam, device: Device, batch: Batch) -> float:
     """Processor seconds for a forward pass, a backward pass and an update, over all threads."""
     start = time.process_time()
-    with device.autocast():
-        logits = model(ids, ids)
-    losses(logits, ids, 0.1).smoothed.backward()  # type: ignore[no-untyped-call]
+    device.losses(model, batch, 0.1).smoothed.backward()  # type: ignore[no-untyped-call]
     optimizer.step(1e-4)
     optimizer.zero_grad()
     return time.process_time() - start
 
 
-def batch(number: int, tokens: int) -> torch.Tensor:
+def batch_of(number: int, tokens: int) -> Batch:
     """Sentences of several lengths, about `tokens` in all: another shape for every number."""
     generator = torch.Generator().manual_seed(number)
     longest = LENGTH + number % 8
     ids = torch.randint(4, SYMBOLS, (2 * tokens // longest, longest), generator=generator)
     lengths = torch.randint(1, longest + 1, (len(ids), 1), generator=generator)
-    return ids.masked_fill_(torch.arange(longest) >= lengths, PAD)
+    padded = ids.masked_fill_(torch.arange(longest) >= lengths, PAD).numpy()
+    return Batch(padded, padded, padded, np.arange(len(padded)))
 
 
 def measure(width: int, threads: int, tokens: int, rounds: int) -> dict[str, float]:
@@ -66,9 +68,9 @@ def measure(width: int, threads: int, tokens: int, rounds: int) -> dict[str, flo
     optimizer = Adam(model)
     times: dict[str, list[float]] = {"fp32": [], "bf16": []}
     for number in range(rounds + 1):
-        ids = batch(number, tokens)
+        batch = batch_of(number, tokens)
         for precision, found in times.items():
-            seconds = step_time(model, optimizer, Device(torch.device("cpu"), precision), ids)
+            seconds = step_time(model, optimizer, Device(torch.device("cpu"), precision), batch)
             if number:  # the first is a warm-up
                 found.append(1000 * seconds / threads)
     return {precision: median(found) for precision, found in times.items()}

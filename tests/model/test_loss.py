@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from toy_model import TARGET_OUTPUTS, padded
 
 from cclm.model import bits, losses
-from cclm.model.loss import losses_in_chunks, packed_losses
+from cclm.model.loss import half_losses, losses_in_chunks, packed_losses
 
 TARGETS = torch.tensor([symbol for sentence in TARGET_OUTPUTS for symbol in sentence])
 
@@ -87,24 +87,11 @@ def test_half_precision_logits_are_summed_in_float32() -> None:
     torch.testing.assert_close((loss.smoothed, loss.nll), (expected.smoothed, expected.nll), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("overwrite", [True, False])
-def test_the_gradient_of_half_precision_logits_is_that_of_float32_rounded(overwrite: bool) -> None:
-    half = logits(dtype=torch.bfloat16)
-    expected = half.float().requires_grad_()
-    (packed_losses(expected, TARGETS, 0.1).smoothed * 0.3).backward()
-    ours = half.clone().requires_grad_()
-    (packed_losses(ours * 1, TARGETS, 0.1, overwrite=overwrite).smoothed * 0.3).backward()
-    assert ours.grad is not None
-    assert expected.grad is not None
-    torch.testing.assert_close(ours.grad.float(), expected.grad, rtol=2**-8, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_overwriting_the_logits_changes_no_number(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overwriting_the_logits_changes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cclm.model.loss.CHUNK", 3 * 13)
     found = []
     for overwrite in (True, False):
-        given = logits(dtype=dtype).requires_grad_()
+        given = logits().requires_grad_()
         used = given * 1
         loss = packed_losses(used, TARGETS, 0.1, overwrite=overwrite)
         loss.smoothed.backward()
@@ -146,3 +133,71 @@ def test_chunks_give_the_same_losses_and_gradients_as_all_logits_at_once(rows: i
         gradients.append((found.smoothed.detach(), found.nll.detach(), states.grad, weight.grad))
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def states_and_weight(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+    """States of the eleven real target tokens and an output matrix, which bfloat16 represents exactly."""
+    generator = torch.Generator().manual_seed(3)
+    states, weight = (torch.randn(size, generator=generator).bfloat16().to(dtype) for size in ((11, 5), (13, 5)))
+    return states.requires_grad_(), weight.requires_grad_()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_projected_in_half_precision_losses_and_gradients_are_those_of_float64_rounded(
+    smoothing: float, with_bias: bool
+) -> None:
+    bias = torch.linspace(-2, 2, 13, dtype=torch.float64).bfloat16() if with_bias else None
+    states, weight = states_and_weight(torch.float64)
+    exact = losses(F.linear(states, weight, None if bias is None else bias.double()), padded(TARGET_OUTPUTS), smoothing)
+    (exact.smoothed * 0.3).backward()
+    ours = states_and_weight()
+    found = half_losses(*ours, bias, TARGETS, smoothing, torch.bfloat16)
+    (found.smoothed * 0.3).backward()
+    assert found.tokens == exact.tokens
+    assert found.nll.item() == pytest.approx(exact.nll.item(), rel=2**-8)
+    assert found.smoothed.item() == pytest.approx(exact.smoothed.item(), rel=2**-8)
+    for half, full in zip(ours, (states, weight), strict=True):
+        assert half.grad is not None
+        assert full.grad is not None
+        assert half.grad.dtype == torch.float32
+        torch.testing.assert_close(half.grad.double(), full.grad, rtol=2**-6, atol=2**-7)
+
+
+def test_in_half_precision_the_gradient_of_a_nearly_certain_target_is_not_rounded_away() -> None:
+    # p = 0.9 + 1e-4 at the target, where half precision would round it to 0.8984, and the gradient is p - 0.9.
+    odds = math.log(0.9001 / 0.0999)
+    states, weight = torch.tensor([[1.0]]), torch.tensor([[odds], [0.0]]).bfloat16().float()
+    expected = 1 / (1 + math.exp(-weight[0].item())) - 0.9
+    weight.requires_grad_()
+    half_losses(states, weight, None, torch.tensor([0]), 0.1, torch.bfloat16).smoothed.backward()
+    # Both symbols also get the smoothing's half of 0.1.
+    assert weight.grad is not None
+    assert weight.grad[0].item() + 0.05 == pytest.approx(expected, rel=2**-8)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_rows_at_once_change_no_loss_in_half_precision(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def computed() -> list[torch.Tensor]:
+        ours = states_and_weight()
+        found = half_losses(*ours, None, TARGETS, 0.1, torch.bfloat16)
+        found.smoothed.backward()
+        return [found.smoothed.detach(), found.nll, *(tensor.grad for tensor in ours if tensor.grad is not None)]
+
+    expected = computed()
+    monkeypatch.setattr("cclm.model.loss.FEWEST_ROWS", rows)
+    monkeypatch.setattr("cclm.model.loss.HALF_LOGITS", 1)
+    for some, all_at_once in zip(computed(), expected, strict=True):
+        torch.testing.assert_close(some, all_at_once, rtol=2**-6, atol=2**-6)
+
+
+def test_losses_in_half_precision_need_no_gradient() -> None:
+    states, weight = states_and_weight()
+    with torch.no_grad():
+        found = half_losses(states, weight, None, TARGETS, 0.1, torch.bfloat16)
+    learning = half_losses(states, weight.detach(), None, TARGETS, 0.1, torch.bfloat16)
+    assert torch.equal(found.nll, learning.nll)
+    learning.smoothed.backward()
+    assert states.grad is not None
+    with pytest.raises(RuntimeError, match="can be computed only once"):
+        learning.smoothed.backward()

@@ -5,6 +5,7 @@ import torch
 from toy_model import SOURCES, TARGET_INPUTS, padded, shape, stirred
 
 from cclm.model import Packing, Transformer
+from cclm.model.packing import rounded_up
 
 PACKING = Packing(padded(SOURCES))  # lengths 5, 2 and 4
 
@@ -73,6 +74,13 @@ def test_in_half_precision_on_a_cpu_the_number_of_tokens_is_a_multiple() -> None
         table = torch.arange(ids.shape[1])[:, None].float()
         real = packing.add_positions(torch.zeros(64, 1), table)[:45]
         assert torch.equal(real, packing.pack(table.expand(len(ids), -1, 1))[:45])
+
+
+@pytest.mark.parametrize(
+    ("rows", "computed"), [(1, 32), (32, 32), (33, 64), (2047, 2048), (2049, 2112), (4095, 4096), (4097, 4224)]
+)
+def test_numbers_of_rows_are_rounded_up_by_three_percent_at_most_or_to_32(rows: int, computed: int) -> None:
+    assert rounded_up(rows) == computed
 
 
 def test_padding_among_the_tokens_changes_no_logit_and_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 # B batch, S source, T target, N real target tokens, D model, V symbols
@@ -24,13 +25,19 @@ class TranslationModel(nn.Module, ABC):
         """The output (N, D) of the decoder at each real target token; `forward` explains `rows_N`."""
 
     @abstractmethod
+    def output(self) -> tuple[Tensor, Tensor | None]:
+        """The matrix (V, D) that projects states to logits, and what is then added to them, if anything, (V)."""
+
     def logits(self, states: Tensor) -> Tensor:
         """Projects states (..., D) to logits (..., V)."""
+        weight_VD, bias_V = self.output()
+        logits = F.linear(states, weight_VD)
+        return logits if bias_V is None else logits + bias_V
 
     @property
-    @abstractmethod
     def symbols(self) -> int:
         """The number V of target symbols."""
+        return len(self.output()[0])
 
     def trained(self) -> dict[str, Tensor]:
         """The tensors of a checkpoint: all that training changes, by name."""

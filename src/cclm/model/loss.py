@@ -15,10 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from cclm.model.packing import PAD
+from cclm.model.packing import PAD, rounded_up
 
 CHUNK = 1 << 18
 """Elements of the gradient that a CPU computes at once: few enough to stay in its cache."""
+HALF_LOGITS = 1 << 24
+"""Logits in half precision that a CPU computes at once."""
+FEWEST_ROWS = 512
+"""Rows that a CPU projects at once even so: products of fewer rows are slow."""
 
 
 class Losses(NamedTuple):
@@ -47,9 +51,22 @@ def packed_losses(logits_NV: Tensor, target_N: Tensor, smoothing: float, *, over
     """
     if not 0 <= smoothing < 1:
         raise ValueError(f"label smoothing must be at least 0 and below 1; got {smoothing}")
-    is_half_on_cpu = logits_NV.device.type == "cpu" and logits_NV.dtype in (torch.bfloat16, torch.float16)
-    function = _HalfSums if is_half_on_cpu else _Sums
-    smoothed, nll = function.apply(logits_NV, target_N, smoothing, overwrite)  # type: ignore[no-untyped-call]
+    smoothed, nll = _Sums.apply(logits_NV, target_N, smoothing, overwrite)  # type: ignore[no-untyped-call]
+    return Losses(smoothed, nll, len(target_N))
+
+
+def half_losses(
+    states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, half: torch.dtype
+) -> Losses:
+    """The same, from states that are projected to logits in half precision, on a CPU.
+
+    The logits of all tokens never exist together: for some rows after the other, the logits, their losses and their
+    gradients are computed. The bias is not trained.
+    """
+    with torch.autocast("cpu", enabled=False):
+        smoothed, nll = _ProjectedSums.apply(  # type: ignore[no-untyped-call]
+            states_ND, weight_VD, bias_V, target_N, smoothing, half, torch.is_grad_enabled()
+        )
     return Losses(smoothed, nll, len(target_N))
 
 
@@ -113,44 +130,80 @@ class _Sums(torch.autograd.Function):
         return log_NV.to(ctx.dtype), None, None, None
 
 
-class _HalfSums(torch.autograd.Function):
-    """The same for half-precision logits on a CPU.
+class _ProjectedSums(torch.autograd.Function):
+    """The smoothed and the plain sum, from states. Gradients are computed with them, and only scaled afterwards.
 
-    Kept for the backward pass are the logits and, per row, the logarithm of the sum of their exponentials. Whatever is
-    computed in float32 has the size of a chunk; the log-probabilities of a whole batch would take twice the memory of
-    its logits.
+    What label smoothing takes from the target it gives to all symbols alike. This part of the loss and of its gradients
+    follows from the sums of states and of weights.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, logits_NV: Tensor, target_N: Tensor, smoothing: float, overwrite: bool
+        ctx: Any,
+        states_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        target_N: Tensor,
+        smoothing: float,
+        half: torch.dtype,
+        is_learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        half_NV = logits_NV.detach()
-        normalizers, means = [], []
-        for half_RV in _chunks(half_NV):
-            exact_RV = half_RV.float()
-            normalizers.append(exact_RV.logsumexp(dim=-1))
-            means.append(exact_RV.mean(dim=-1))
-        normalizer_N = torch.cat(normalizers)
-        nll = (normalizer_N - half_NV.gather(1, target_N[:, None])[:, 0]).sum()
-        smoothed = (1 - smoothing) * nll + smoothing * (normalizer_N - torch.cat(means)).sum()
-        ctx.save_for_backward(half_NV if overwrite else half_NV.clone(), target_N, normalizer_N)
-        ctx.smoothing, ctx.is_used = smoothing, False
+        states_ND, weight_VD = states_ND.to(half), weight_VD.to(half)
+        to_states, to_weight = (is_learning and needed for needed in ctx.needs_input_grad[:2])
+        states_gradient_ND = torch.empty_like(states_ND) if to_states else None
+        weight_gradient_VD = torch.zeros_like(weight_VD, dtype=torch.float32) if to_weight else None
+        sums_D, weights_D = (x.sum(dim=0, dtype=torch.float32) for x in (states_ND, weight_VD))
+        each = smoothing / len(weight_VD)
+        nll, normalizers = torch.zeros(()), torch.zeros(())
+        for start in range(0, len(target_N), rows := max(FEWEST_ROWS, HALF_LOGITS // len(weight_VD))):
+            target_R, states_RD = target_N[start : start + rows], _filled(states_ND[start : start + rows])
+            logits_RV = states_RD @ weight_VD.T  # a product with a bias is slower
+            if bias_V is not None:
+                logits_RV += bias_V
+            at_target = logits_RV[: len(target_R)].gather(1, target_R[:, None]).sum(dtype=torch.float32)
+            log_R = _overwrite_by_gradient(logits_RV, target_R, smoothing, is_learning)
+            nll -= log_R.sum()
+            normalizers += at_target - log_R.sum()
+            if states_gradient_ND is not None:
+                gradient_RD = torch.addmm((-each * weights_D).to(half), logits_RV, weight_VD)
+                states_gradient_ND[start : start + rows] = gradient_RD[: len(target_R)]
+            if weight_gradient_VD is not None:
+                weight_gradient_VD += logits_RV.T @ states_RD
+        if weight_gradient_VD is not None:
+            weight_gradient_VD -= each * sums_D
+        logits = sums_D @ weights_D + (0 if bias_V is None else len(target_N) * bias_V.sum())
+        ctx.gradients, ctx.is_used = (states_gradient_ND, weight_gradient_VD), False
         ctx.mark_non_differentiable(nll)
-        return smoothed, nll
+        return (1 - smoothing) * nll + smoothing * normalizers - each * logits, nll
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         _use_once(ctx)
-        half_NV, target_N, normalizer_N = ctx.saved_tensors
-        symbols = half_NV.shape[1]
-        parts = (torch.split(tensor, _rows(half_NV)) for tensor in (half_NV, target_N, normalizer_N))
-        for half_RV, target_R, normalizer_R in zip(*parts, strict=True):
-            exact_RV = half_RV.float().sub_(normalizer_R[:, None]).exp_().sub_(ctx.smoothing / symbols)
-            at_target = exact_RV.new_full((len(exact_RV), 1), ctx.smoothing - 1)
-            half_RV.copy_(exact_RV.scatter_add_(1, target_R[:, None], at_target).mul_(gradient))
-        return half_NV, None, None, None
+        to_states, to_weight = (None if part is None else part.mul_(gradient) for part in ctx.gradients)
+        return to_states, to_weight, None, None, None, None, None
+
+
+def _overwrite_by_gradient(logits_RV: Tensor, target_R: Tensor, smoothing: float, is_learning: bool) -> Tensor:
+    """Returns the log-probabilities (R) of the targets in float32. If the model is learning, the logits are overwritten
+    by their gradients without the part that is the same for all symbols, and by 0 in rows without a target."""
+    logits_RV[len(target_R) :].zero_()
+    parts = (torch.split(x, _rows(logits_RV, 4 * CHUNK)) for x in (logits_RV[: len(target_R)], target_R[:, None]))
+    found = []
+    for half_CV, target_C1 in zip(*parts, strict=True):
+        found.append(F.log_softmax(half_CV, dim=-1, dtype=torch.float32).gather(1, target_C1)[:, 0])
+        if is_learning:
+            half_CV.copy_(half_CV.softmax(dim=-1))
+    log_R = torch.cat(found)
+    if is_learning:
+        places_R = target_R + torch.arange(len(target_R)) * logits_RV.shape[1]
+        logits_RV.view(-1)[places_R] = (log_R.exp() - (1 - smoothing)).to(logits_RV.dtype)
+    return log_R
+
+
+def _filled(states_RD: Tensor) -> Tensor:
+    """With zeros up to a number of rows that occurs often."""
+    return F.pad(states_RD, (0, 0, 0, rounded_up(len(states_RD)) - len(states_RD)))
 
 
 def _use_once(ctx: Any) -> None:
@@ -160,12 +213,13 @@ def _use_once(ctx: Any) -> None:
 
 
 def _chunks(x_NV: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(x_NV, _rows(x_NV))
+    # On a GPU one chunk: every operation costs a launch, and there is no cache to stay in.
+    return torch.split(x_NV, _rows(x_NV, CHUNK) if x_NV.device.type == "cpu" else max(1, len(x_NV)))
 
 
-def _rows(x_NV: Tensor) -> int:
-    """Rows of a chunk. On a GPU it is all of them: every operation costs a launch, and there is no cache to stay in."""
-    return max(1, CHUNK // x_NV.shape[1]) if x_NV.device.type == "cpu" else max(1, len(x_NV))
+def _rows(x_NV: Tensor, elements: int) -> int:
+    """Rows with about so many elements."""
+    return max(1, elements // x_NV.shape[1])
 
 
 def bits(nats_sum: Tensor | float, tokens: Tensor | int) -> float:

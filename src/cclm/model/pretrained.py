@@ -78,18 +78,11 @@ class Pretrained(TranslationModel):
         real_ND: Tensor = states_BTD[real_BT]
         return real_ND
 
-    def logits(self, states: Tensor) -> Tensor:
-        """Projects states (..., D) to logits (..., V) with the output embedding."""
+    def output(self) -> tuple[Tensor, Tensor | None]:
+        """The output embedding (V, D), and the bias of mBART-50 and Marian (V)."""
         model: Any = self.model
-        logits_NV: Tensor = model.lm_head(states)
-        bias_V = getattr(model, "final_logits_bias", None)
-        return logits_NV if bias_V is None else logits_NV + bias_V[0]
-
-    @property
-    def symbols(self) -> int:
-        """The number V of target symbols."""
-        model: Any = self.model
-        return len(model.get_output_embeddings().weight)
+        bias_1V = getattr(model, "final_logits_bias", None)
+        return model.lm_head.weight, None if bias_1V is None else bias_1V[0]
 
     @property
     def starts_from_zero(self) -> bool:

@@ -120,14 +120,9 @@ class Transformer(TranslationModel):
         states_ND: Tensor = self.decoder(self._embed(self.target_embedding, target), target, memory_MD, source)
         return states_ND
 
-    def logits(self, states: Tensor) -> Tensor:
-        """Projects states (..., D) to logits (..., V) with the target embedding."""
-        return F.linear(states, self.target_embedding.weight)
-
-    @property
-    def symbols(self) -> int:
-        """The number V of target symbols."""
-        return self.shape.target_symbols
+    def output(self) -> tuple[Tensor, None]:
+        """The target embedding (V, D), and nothing to add."""
+        return self.target_embedding.weight, None
 
     def _embed(self, table: nn.Embedding, packing: Packing) -> Tensor:
         x_ND = self.positions(table(packing.ids_N) * math.sqrt(self.shape.width), packing)

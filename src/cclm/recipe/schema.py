@@ -272,7 +272,7 @@ class TrainingSection(Section):
     """Whether validations also translate the dev sets and compute BLEU. Implied by `stop_on` or `select_on: bleu`."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """The floating-point format of the computation. `auto` means bf16 on a GPU, or fp16 if it has no bf16. On a CPU it
-    means bf16 if the CPU multiplies in bf16 and `model.width` is at least 256, otherwise fp32. The number of threads
+    means bf16 if the CPU multiplies in bf16 and `model.width` is at least 128, otherwise fp32. The number of threads
     plays no part: it differs between trainings that have to agree. A run that is resumed keeps its precision."""
     device: str = "auto"
     """The device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: a CUDA device if there is one, otherwise the CPU."""

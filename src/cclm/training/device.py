@@ -20,23 +20,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cclm.data.batches import Batch
 from cclm.errors import TrainingError
 from cclm.model.interface import TranslationModel
-from cclm.model.loss import Losses, losses_in_chunks, packed_losses
+from cclm.model.loss import Losses, half_losses, losses_in_chunks, packed_losses
 from cclm.training.torchrun import local_rank
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 GROWTH = 2000
 """Updates in a row without an overflow before the loss scale is doubled."""
 FIRST_SCALE = 2.0**16
-WIDE = 256
+WIDE = 128
 """Model width from which `auto` is bf16 on a CPU that multiplies in bf16.
 
-benchmarks/precision.py, avx512_bf16, 500 tokens per batch: with one thread fp32 takes as long as bf16 at width 96, 1.2
-times as long at 128 and 1.5 at 256; with two threads 0.9, 0.9 and 1.3. `cclm train phrasebook training.max_steps=60`
-with one thread took 6.0 s of processor time in fp32 and 6.7 s in bf16 at width 96, 14.1 s and 11.0 s at width 256. The
-number of threads plays no part: see `_auto_precision`.
+benchmarks/precision.py, avx512_bf16, 500 tokens per batch: with one thread fp32 takes 1.3 times as long as bf16 at
+width 96, 1.4 times at 128 and 2.0 at 256; with two threads 1.1, 1.2 and 1.8 times. On processors that multiply in bf16
+at half that speed, narrower models gained nothing. The number of threads plays no part: see `_auto_precision`.
 """
-
-
 MOST_LOGITS = 1 << 27
 """Logits that a GPU computes at once. Those of 4,800 tokens and 64,000 symbols are 1.2 GB in float32."""
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -97,6 +94,11 @@ class Device:
                 states = model.states(source, target_input, rows)
             at_once = max(1, MOST_LOGITS // model.symbols)
             return losses_in_chunks(partial(self._logits, model), states, target, smoothing, rows=at_once)
+        half = None if self.is_gpu else HALVES.get(self.precision)
+        if half:
+            with self.autocast():
+                states = model.states(source, target_input, rows)
+            return half_losses(states, *model.output(), target, smoothing, half)
         with self.autocast():
             logits = model(source, target_input, rows)
         return packed_losses(logits, target, smoothing, overwrite=True)
@@ -246,8 +248,7 @@ def _auto_precision(device: torch.device, width: int | None) -> str:
     """A fixed rule: nothing is timed, so that every process of a run chooses the same.
 
     The number of threads does not count either. It differs between processes that must agree: a training on its own has
-    one thread per core, those for L*, studies and sweeps have one. With two threads bf16 gains from `WIDE` on as well
-    (fp32 takes 1.3 times as long at width 256, 1.6 at 512), and loses at width 96 (0.9): benchmarks/precision.py.
+    one thread per core, those for L*, studies and sweeps have one. bf16 gains from `WIDE` on with either.
     """
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
